@@ -12,7 +12,7 @@ VERSION  ?= 0.1.0
 ARCH     ?= $(shell $(GO) env GOHOSTARCH)
 SHOTS    ?= build/screenshots
 
-.PHONY: help run build test chaos alerts clients licences screenshots packages packages-check kubernetes-check kubernetes-rules \
+.PHONY: help run build test test-short chaos alerts clients licences screenshots packages packages-check kubernetes-check kubernetes-rules \
 	check bench fuzz fmt lint console console-check deps-run deps-test
 
 help: ## List the targets
@@ -25,27 +25,35 @@ build: ## Build bin/agentsignal
 	@[ -e $(BIN) ] || echo "building $(BIN), which takes a minute or two the first time"
 	@$(GO) build -o $(BIN) ./cmd/agentsignal
 
-# go vet reads what go test -race needs compiled as well, and go test need not vet again. The time limit is that of a
-# package: the longest takes 13 minutes on two busy cores. The race detector waits at the end of each of some eighty for
-# races of other goroutines, by default a second.
+# The packages with the longest tests, which begin first, so that none is left alone at the end.
+LONGEST := ./cmd/agentsignal/e2e/... ./persistence ./actors/webhook ./actors/weather
+
+# Most tests wait for something: so many packages, and tests of each, run at once.
+AT_ONCE := -p $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) -parallel 4
+
+# go vet reads what go test -race needs compiled as well, and go test need not vet again. The race detector
+# waits at the end of each package for races of other goroutines, by default a second.
 test: deps-test ## Run all tests, with the race detector
 	$(GO) vet -race ./...
-	GORACE=atexit_sleep_ms=100 $(GO) test -race -vet=off -timeout 30m ./...
+	GORACE=atexit_sleep_ms=100 $(GO) test -race -vet=off $(AT_ONCE) -timeout 20m $(LONGEST) ./...
+
+test-short: deps-test ## Run the tests that take little time, without the race detector
+	$(GO) test -short -vet=off $(AT_ONCE) $(LONGEST) ./...
 
 chaos: deps-test ## Put a cluster of nodes through faults at random for CHAOS_FOR (10m) on CHAOS_REDIS=server, sentinel or cluster, then check that damages are found (3 minutes); CHAOS_SEED repeats a run, CHAOS_FAULT makes one fault
-	CHAOS_REDIS=$(CHAOS_REDIS) CHAOS_FOR=$(CHAOS_FOR) $(GO) test -race -count=1 -timeout 0 -v -run '^(TestFaults|TestPlants)$$' ./cmd/agentsignal/chaos
+	CHAOS_REDIS=$(CHAOS_REDIS) CHAOS_FOR=$(CHAOS_FOR) $(GO) test -race -count=1 -timeout 0 -v -run '^(TestFaults|TestPlants)$$' ./cmd/agentsignal/e2e/chaos
 
 alerts: deps-test ## Make the faults of all 25 alerts and wait until a real Prometheus fires them (10 to 15 minutes)
-	TEST_ALERTS=1 $(GO) test -race -count=1 -timeout 30m -v -run '^TestAlerts$$' ./cmd/agentsignal/service
+	TEST_ALERTS=1 $(GO) test -race -count=1 -timeout 30m -v -run '^TestAlerts$$' ./cmd/agentsignal/e2e/operations
 
 clients: deps-test ## Generate clients with four generators and call the service by them (downloads them; npm, Go)
-	TEST_CLIENTS=1 $(GO) test -race -vet=off -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal/service
+	TEST_CLIENTS=1 $(GO) test -race -vet=off -count=1 -v -run '^TestGeneratedClients$$' ./cmd/agentsignal/e2e/clients
 
 licences: ## Write deploy/LICENCES.md after a change of modules or of the console's packages
 	TEST_LICENCES=1 $(GO) test -count=1 -run '^TestLicencesAre' ./deploy
 
 screenshots: deps-test ## Take pictures of every page of the console into SHOTS (build/screenshots; 4 minutes)
-	TEST_SCREENSHOTS=$(abspath $(SHOTS)) $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/agentsignal/service
+	TEST_SCREENSHOTS=$(abspath $(SHOTS)) $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/agentsignal/e2e/console
 
 console: ## Build the browser console into http/console/dist (Node 20 or later)
 	cd http/console && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run -s all
@@ -86,8 +94,9 @@ fuzz: ## Run each fuzz target for FUZZTIME (5s)
 			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$(dirname $$file); \
 		done; done
 
-bench: deps-run build ## Measure against references in the same run (some minutes); see deploy/BENCHMARKS.md
-	@$(BIN) bench all
+bench: deps-run ## Measure against references in the same run (some minutes); see deploy/BENCHMARKS.md
+	@$(GO) build -o $(BIN)-bench ./cmd/agentsignal-bench
+	@$(BIN)-bench all
 
 # The service works without redis-server, but its data then end with it.
 deps-run:

@@ -18,10 +18,10 @@
 //	│       │                    retries, health
 //	│       ├── mails            webhook: mails about endpoints
 //	│       ├── schedules        schedule: rounds of runs that are due
-//	│       ├── leaves           notary: appends the leaves of the record
+//	│       ├── leaves           checkpoints: appends the leaves of the record
 //	│       ├── audit            audit: recomputes all signals once a day, in partition 0
-//	│       ├── checkpoints      notary: signs the record, in partition 0
-//	│       └── checkpointevents notary: publishes checkpoints to webhooks
+//	│       ├── checkpoints      checkpoints: signs the record, in partition 0
+//	│       └── checkpointevents checkpoints: publishes checkpoints to webhooks
 //	└── dashboard                dashboard: the connections of this node
 //	    └── con_…                dashboard: one per WebSocket: its life, not its frames
 //
@@ -87,31 +87,31 @@
 // gets a snapshot from market and an evaluation from strategy → persistence/eventlog/log.go
 // appends events and records by one script → the answer.
 //
-// An event: persistence/eventlog/log.go → persistence/eventlog/tail.go on every node that owns,
-// streams or lists something of its partition (persistence/eventlog/follow.go) → its subscribers
+// An event: persistence/eventlog/log.go → persistence/eventlog/reader.go on every node that owns,
+// streams or lists something of its partition (persistence/eventlog/following.go) → its subscribers
 // in this order: credentials, catalogue, dashboard (ring → cohort → flusher → socket),
 // partitions. On the owner: partition/inbox.go → partition/feed.go → its effect → the stored
 // position. For webhooks the effect is webhook/recorder.go: deliveries → webhook/webhooks.go →
 // webhook/endpoint.go → webhook/queue.go → webhook/sender/sender.go → the receiver →
 // webhook/outcomes.go → the delivery and its outcome are stored in one step
-// (persistence/deliveries/deliveries.go). The position waits for that (webhook/inflight.go).
+// (persistence/deliveries/queue.go). The position waits for that (webhook/inflight.go).
 // Deliveries that are not sent at once are read from Redis when they are due
 // (webhook/backlog.go), unless the account has too many (webhook/pending.go). An endpoint gets
 // the events of one signal in order and one at a time: held ones form a chain
-// (webhook/chain.go), and those behind a retried one become due after it (webhook/waits.go).
+// (webhook/order.go), and those behind a retried one become due after it (webhook/backlog.go).
 //
 // A scan or a backtest: http/work.go → agent.Agents.SubmitScan → the queue of jobs
 // (persistence/jobs/queue.go) → agent/analyses.go on any node → the job's result. The
-// scorecard: http/work.go → scorecard.Scorecards.Card → the signal log, from where it was
+// scorecard: http/scorecard.go → scorecard.Scorecards.Card → the signal log, from where it was
 // last read (persistence/signals/outcomes.go).
 //
-// A tick: a source → market/feeder → {market}:ticks → market/reader.go on every node → the
-// asset's actor (market/tick.go) → the snapshot for runs, and the affected alerts
+// A tick: a source → market/feeder → {market}:ticks → market/tickreader.go on every node → the
+// asset's actor (market/asset.go) → the snapshot for runs, and the affected alerts
 // (market/alerts) → the signal's actor (lifecycle/signal.go) → signal.updated or
-// signal.closed in the event log. market/catchup.go replays ticks from before an alert was
+// signal.closed in the event log. market/assetalerts.go replays ticks from before an alert was
 // added.
 //
-// An outcome, how past entries ended, on which estimates rest: strategy/pool.go finds it in bars
+// An outcome, how past entries ended, on which estimates rest: strategy/entries.go finds it in bars
 // during a run → outcomes/outcomes.go queues it → a stream (persistence/outcomes/outcomes.go) →
 // outcomes/outcomes.go on every node → the pool of its timeframe → strategy/assess.go.
 //

@@ -126,9 +126,6 @@ type Auth struct {
 	// MaxSessions is the limit of valid logins per account. A further login ends the one
 	// that was not refreshed for longest.
 	MaxSessions int `yaml:"max_sessions" env:"MAX_SESSIONS"`
-	// HashQueue is the number of passwords that may wait to be checked; further ones are
-	// answered with 503. All cores but one check passwords.
-	HashQueue int `yaml:"hash_queue" env:"HASH_QUEUE"`
 	// LockAfter failed logins within LockWindow lock an email address for LockDuration,
 	// and for longer if it happens again within a day.
 	LockAfter    int      `yaml:"lock_after" env:"LOCK_AFTER"`
@@ -169,8 +166,6 @@ type Runs struct {
 type Agents struct {
 	// Disabled lists agents that are hidden and cannot be run.
 	Disabled []string `yaml:"disabled" env:"DISABLED"`
-	// Statuses overrides the status of agents: active, beta or deprecated.
-	Statuses map[string]string `yaml:"statuses" env:"STATUSES"`
 }
 
 // Content configures an endpoint with OpenAI's chat protocol, which writes for the
@@ -196,8 +191,6 @@ type Market struct {
 	Source string `yaml:"source" env:"SOURCE"`
 	// Speed is how many times as fast as the clock the simulated market runs.
 	Speed int64 `yaml:"speed" env:"SPEED"`
-	// Seed determines the prices of a new simulated market.
-	Seed uint64 `yaml:"seed" env:"SEED"`
 	// BinanceURL, BinanceStreamURL (ws, wss), CoinbaseURL and AlpacaURL override the
 	// addresses of the sources.
 	BinanceURL       string `yaml:"binance_url" env:"BINANCE_URL"`
@@ -233,8 +226,8 @@ type Weather struct {
 // of the asset, for backtests and the scorecard. Metals count as commodities; an unknown
 // class costs as much as the most expensive one.
 //
-// Slippage is how far beyond the stop a signal closes in backtests, in R: a live one closes
-// at the trade that passes the stop.
+// Slippage is how far beyond the stop a signal closes in backtests on 1h, in R: a live one closes
+// at the trade that passes the stop. Finer timeframes pay more, in a fixed proportion.
 type Costs struct {
 	Crypto    float64 `yaml:"crypto" env:"CRYPTO"`
 	Stock     float64 `yaml:"stock" env:"STOCK"`
@@ -266,11 +259,10 @@ type Webhooks struct {
 	// also without TLS. AllowHTTP allows any endpoint to be without TLS.
 	AllowedNetworks []string `yaml:"allowed_networks" env:"ALLOWED_NETWORKS"`
 	AllowHTTP       bool     `yaml:"allow_http" env:"ALLOW_HTTP"`
-	// Retention is how long a delivery is kept after its end, Keep how many of a
-	// webhook at most, and KeepBytes how many bytes of Redis' memory for all of these.
+	// Retention is how long a delivery is kept after its end, and Keep how many of a
+	// webhook at most.
 	Retention Duration `yaml:"retention" env:"RETENTION"`
 	Keep      int      `yaml:"keep" env:"KEEP"`
-	KeepBytes int      `yaml:"keep_bytes" env:"KEEP_BYTES"`
 	// MaxPending is the limit of pending deliveries per account. Further ones are
 	// dropped.
 	MaxPending int `yaml:"max_pending" env:"MAX_PENDING"`
@@ -356,7 +348,6 @@ func Default() Config {
 			RefreshTTL:   Duration(720 * time.Hour),
 			SessionTTL:   Duration(2160 * time.Hour),
 			MaxSessions:  100,
-			HashQueue:    100,
 			LockAfter:    5,
 			LockWindow:   Duration(15 * time.Minute),
 			LockDuration: Duration(15 * time.Minute),
@@ -377,7 +368,7 @@ func Default() Config {
 			JobRetention:  Duration(24 * time.Hour),
 		},
 		Signals:  Signals{Retention: Duration(2160 * time.Hour), MaxOpen: 100_000},
-		Market:   Market{Source: "simulated", Speed: 60, Seed: 1, AlpacaFeed: "iex"},
+		Market:   Market{Source: "simulated", Speed: 60, AlpacaFeed: "iex"},
 		Weather:  Weather{Source: "simulated"},
 		Costs:    Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3, Slippage: 0.008},
 		Audit:    Audit{Every: Duration(24 * time.Hour)},
@@ -402,7 +393,6 @@ func defaultWebhooks() Webhooks {
 		WarnAfter:          []Duration{Duration(24 * time.Hour), Duration(48 * time.Hour)},
 		Retention:          Duration(720 * time.Hour),
 		Keep:               10_000,
-		KeepBytes:          8 << 20,
 		MaxPending:         100_000,
 		Concurrency:        8,
 		HostConcurrency:    64,

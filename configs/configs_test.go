@@ -91,13 +91,13 @@ func TestLaterLayersWin(t *testing.T) {
 func TestAllFaultsAreReportedAtOnce(t *testing.T) {
 	t.Parallel()
 	file := write(t, "c.yaml", "partitions: -1\nruns:\n  max_queued: 0\nauth:\n  registration: maybe\n")
-	_, err := Load(file, []string{"AGENTSIGNAL_RATE_LIMITS=1/s", "AGENTSIGNAL_AGENTS_STATUSES=seo:great",
-		"AGENTSIGNAL_LEASE_FILE=/does/not/exist", "AGENTSIGNAL_MARKET_SPEED=fast", "AGENTSIGNAL_RUNS_TIMEOUT=soon"})
+	_, err := Load(file, []string{"AGENTSIGNAL_RATE_LIMITS=1/s", "AGENTSIGNAL_LEASE_FILE=/does/not/exist",
+		"AGENTSIGNAL_MARKET_SPEED=fast", "AGENTSIGNAL_RUNS_TIMEOUT=soon"})
 	if err == nil {
 		t.Fatal("no fault was found")
 	}
 	for _, want := range []string{"partitions: ", "runs.max_queued: ", "auth.registration: ",
-		"AGENTSIGNAL_RATE_LIMITS is not a setting", "agents.statuses: seo ", "AGENTSIGNAL_LEASE_FILE",
+		"AGENTSIGNAL_RATE_LIMITS is not a setting", "AGENTSIGNAL_LEASE_FILE",
 		"AGENTSIGNAL_MARKET_SPEED: ", "AGENTSIGNAL_RUNS_TIMEOUT: ", `"soon" is not a duration`} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in:\n%v", want, err)

@@ -82,10 +82,6 @@ func checkNode(n *yaml.Node, t reflect.Type, key string, depth int, faults *[]er
 		for _, element := range n.Content {
 			checkNode(element, t.Elem(), key, depth-1, faults)
 		}
-	case t.Kind() == reflect.Map && n.Kind == yaml.MappingNode:
-		for i := 1; i < len(n.Content); i += 2 {
-			checkNode(n.Content[i], t.Elem(), key+"."+n.Content[i-1].Value, depth-1, faults)
-		}
 	default:
 		// The YAML package truncates fractions for integers.
 		fraction := t.Kind() == reflect.Int && n.ShortTag() == "!!float"
@@ -158,8 +154,6 @@ func mustBe(t reflect.Type, n *yaml.Node) string {
 	switch t.Kind() {
 	case reflect.Slice:
 		return "must be a list: write [a, b]"
-	case reflect.Map:
-		return "must hold names with values: write {name: value}"
 	case reflect.Bool:
 		return "must be true or false"
 	case reflect.Int, reflect.Int64:

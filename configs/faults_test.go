@@ -25,8 +25,6 @@ func TestFaultsOfAFile(t *testing.T) {
 		{"http:\n  cors_origins: hunter2\n", "line 2: http.cors_origins: must be a list: write [a, b]"},
 		{"http:\n  cors_origins: [[hunter2]]\n", "line 2: http.cors_origins: must be a single value"},
 		{"http: 8080\n", "line 1: http: must hold keys such as http.addr"},
-		{"agents:\n  statuses: beta\n", "line 2: agents.statuses: must hold names with values"},
-		{"agents:\n  statuses:\n    seo: [beta]\n", "line 3: agents.statuses.seo: must be a single value"},
 		{"[a, b]\n", "line 1: the file: must hold keys such as http"},
 		{"lease: 5s\nlease: 6s\n", "line 2: lease is given twice"},
 		{"http:\n  addr: ':1'\n admin_addr: ':2'\n", "line 3: did not find expected key"},
@@ -176,7 +174,7 @@ func TestLimitsOfEverySetting(t *testing.T) {
 	}
 	for _, name := range []string{"HTTP_MAX_ANONYMOUS", "AUTH_LOCK_AFTER", "AUTH_MAX_SESSIONS",
 		"DASHBOARD_QUEUE_MESSAGES", "DASHBOARD_QUEUE_BYTES", "DASHBOARD_MAX_CONNECTIONS", "DASHBOARD_REPLAY_MESSAGES",
-		"RUNS_MAX_CONCURRENT", "RUNS_MAX_QUEUED", "SIGNALS_MAX_OPEN", "WEBHOOKS_KEEP", "WEBHOOKS_KEEP_BYTES",
+		"RUNS_MAX_CONCURRENT", "RUNS_MAX_QUEUED", "SIGNALS_MAX_OPEN", "WEBHOOKS_KEEP",
 		"WEBHOOKS_MAX_PENDING", "WEBHOOKS_CONCURRENCY", "WEBHOOKS_HOST_CONCURRENCY", "WEBHOOKS_ACCOUNT_CONCURRENCY",
 		"WEBHOOKS_IN_FLIGHT"} {
 		faulty(t, name+"=0", keyOf(name)+": must be 1 or more")

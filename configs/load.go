@@ -163,10 +163,6 @@ func (c *Config) Validate() error {
 	c.checkSources(check)
 	check(c.Auth.Registration == "open" || c.Auth.Registration == "closed",
 		"auth.registration", "must be open or closed")
-	for agent, status := range c.Agents.Statuses {
-		check(slices.Contains([]string{"active", "beta", "deprecated"}, status),
-			"agents.statuses", agent+" must be active, beta or deprecated")
-	}
 	check(c.Email.SMTPURL == "" || c.Email.From != "",
 		"email.from", "must be given where email.smtp_url is: write agentsignal@example.com")
 	if c.Email.From != "" {
@@ -263,7 +259,6 @@ func (c *Config) checkPositive(check checker) {
 		"runs.max_queued":              c.Runs.MaxQueued,
 		"signals.max_open":             c.Signals.MaxOpen,
 		"webhooks.keep":                c.Webhooks.Keep,
-		"webhooks.keep_bytes":          c.Webhooks.KeepBytes,
 		"webhooks.max_pending":         c.Webhooks.MaxPending,
 		"webhooks.concurrency":         c.Webhooks.Concurrency,
 		"webhooks.host_concurrency":    c.Webhooks.HostConcurrency,

@@ -52,14 +52,3 @@ func TestUnit(t *testing.T) {
 	run(t, analyze, "verify", "--man=no", unit)
 	run(t, analyze, "security", "--offline=true", "--threshold=20", unit)
 }
-
-// What is measured runs as what is installed does.
-func TestGODEBUGIsTheSameEverywhere(t *testing.T) {
-	t.Parallel()
-	for _, file := range []string{"systemd/agentsignal.service", "compose.yaml", "compose.cluster.yaml",
-		"kubernetes/base/deployment.yaml", "../cmd/agentsignal/bench/server.go"} {
-		if n := strings.Count(read(t, file), "schedtrace=2147483647"); n != 1 {
-			t.Errorf("%s sets GODEBUG to schedtrace=2147483647 %d times, want once", file, n)
-		}
-	}
-}

@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"testing"
 
-	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
@@ -34,7 +33,7 @@ func TestClientAddress(t *testing.T) {
 			got = who
 			return limits.Decision{Allowed: true}
 		}}
-		s := newServer(t, f, func(o *signalhttp.Options) {
+		s := newServer(t, f, func(o *config) {
 			o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}
 		})
 		r := httptest.NewRequest("POST", "/v1/auth/login", nil)

@@ -1,22 +1,30 @@
 package http
 
 import (
-	"context"
 	"net/http"
 
-	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Agents lists and runs agents. See agent.Agents.
+// Agents lists agents. See agent.Agents.
 type Agents interface {
 	Catalogue() []signal.Agent
-	Run(ctx context.Context, req signal.RunRequest) (agent.Outcome, error)
-	Submit(ctx context.Context, req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error)
-	Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error)
-	Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus,
-		limit, offset int) ([]signal.Job, int, error)
+}
+
+// AgentHandlers answer for the catalogue of agents.
+type AgentHandlers struct{ agents Agents }
+
+// NewAgentHandlers returns the handlers of the catalogue.
+func NewAgentHandlers(agents Agents) *AgentHandlers { return &AgentHandlers{agents} }
+
+// Routes implements Resource.
+func (h *AgentHandlers) Routes() []*Route {
+	return []*Route{
+		route("/v1/agents", methods{"GET": immediate(get(signal.AgentsRead, h.list,
+			"category", "status", "limit", "offset"))}),
+		route("/v1/agents/{id}", methods{"GET": immediate(get(signal.AgentsRead, h.byID))}),
+	}
 }
 
 type agentView struct {
@@ -39,14 +47,14 @@ type agentList struct {
 	Total  int         `json:"total"`
 }
 
-// The values of the query parameters of listAgents.
+// The values of the query parameters of list.
 var (
 	categories    = []signal.Category{signal.Trading, signal.Weather, signal.Content}
 	agentStatuses = []signal.AgentStatus{signal.AgentActive, signal.AgentBeta, signal.AgentDeprecated}
 )
 
-// listAgents answers GET /v1/agents.
-func (s *Server) listAgents(c *call) error {
+// list answers GET /v1/agents.
+func (h *AgentHandlers) list(c *call) error {
 	q := c.query
 	category := request.Option(q, "category", categories)
 	status := request.Option(q, "status", agentStatuses)
@@ -55,7 +63,7 @@ func (s *Server) listAgents(c *call) error {
 		return err
 	}
 	list := []agentView{}
-	for _, a := range s.o.Agents.Catalogue() {
+	for _, a := range h.agents.Catalogue() {
 		if (category == "" || a.Category == category) && (status == "" || a.Status == status) {
 			list = append(list, agentView(a))
 		}
@@ -63,9 +71,9 @@ func (s *Server) listAgents(c *call) error {
 	return c.value(http.StatusOK, agentList{Agents: request.Cut(page, list), Total: len(list)})
 }
 
-// agentByID answers GET /v1/agents/{id}.
-func (s *Server) agentByID(c *call) error {
-	a, err := s.agentNamed(c.vars["id"])
+// byID answers GET /v1/agents/{id}.
+func (h *AgentHandlers) byID(c *call) error {
+	a, err := agentNamed(h.agents.Catalogue(), c.vars["id"])
 	if err != nil {
 		return err
 	}
@@ -73,23 +81,19 @@ func (s *Server) agentByID(c *call) error {
 }
 
 // agentNamed returns an agent of the catalogue, or KindNotFound.
-func (s *Server) agentNamed(id string) (signal.Agent, error) {
-	for _, a := range s.o.Agents.Catalogue() {
+func agentNamed(catalogue []signal.Agent, id string) (signal.Agent, error) {
+	for _, a := range catalogue {
 		if string(a.ID) == id {
 			return a, nil
 		}
 	}
-	if ids := s.agentIDs(); len(ids) > 0 {
+	if ids := agentIDs(catalogue); len(ids) > 0 {
 		return signal.Agent{}, notFound("agent", "there are "+request.Joined(ids))
 	}
 	return signal.Agent{}, signal.NotFound("agent")
 }
 
 // agentIDs returns the identifiers of the catalogue.
-func (s *Server) agentIDs() []signal.AgentID {
-	var ids []signal.AgentID
-	for _, a := range s.o.Agents.Catalogue() {
-		ids = append(ids, a.ID)
-	}
-	return ids
+func agentIDs(catalogue []signal.Agent) []signal.AgentID {
+	return views(catalogue, func(a *signal.Agent) signal.AgentID { return a.ID })
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
@@ -289,24 +288,11 @@ func TestSignalThatClosesMeanwhileIsFound(t *testing.T) {
 	}
 }
 
-func TestWeatherIsEmptyWithoutItsAgent(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, &fakes{})
-	if a := do(t, s, "GET",
-		"/v1/signals/weather?region=us&commodity=corn&severity=extreme&limit=5&offset=9&since=2026-11-21",
-		""); a.Body != `{"signals":[],"total":0}` {
-		t.Errorf("list: %s", a.Body)
-	}
-	if a := do(t, s, "GET", "/v1/signals/weather/wsig_01M7YQ1WTVKN9DZNWV9NV456V1", ""); a.Status != 404 {
-		t.Errorf("one: %d", a.Status)
-	}
-}
-
 // fakeWeather holds one weather signal.
 type fakeWeather struct{ asked catalogue.WeatherQuery }
 
 var weatherSignal = signal.WeatherSignal{ID: "wsig_01M7YQ1WTVKN9DZNWV9NV456V1", Direction: signal.Long,
-	Confidence: 0.61239, CreatedAt: morning,
+	Confidence: 0.61239, Initial: 0.44831, CreatedAt: morning,
 	Outlook: signal.Outlook{Commodity: "natural_gas", Region: "us", ExpectedImpact: "+1.4 % in 5 days",
 		Event: signal.WeatherEvent{Type: "cold_snap", Severity: "high", Location: "Chicago", ForecastDate: "2026-11-24",
 			Deviation: -7.4}}}
@@ -326,9 +312,9 @@ func (w *fakeWeather) WeatherSignal(_ context.Context, _ signal.AccountID, id st
 func TestWeatherSignalsAreShown(t *testing.T) {
 	t.Parallel()
 	w := &fakeWeather{}
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Weather = w })
+	s := newServer(t, &fakes{}, func(o *config) { o.Weather = w })
 	one := `{"signal_id":"wsig_01M7YQ1WTVKN9DZNWV9NV456V1","type":"weather_arbitrage","commodity":"natural_gas",` +
-		`"region":"us","direction":"long","confidence":0.6124,` +
+		`"region":"us","direction":"long","confidence":0.6124,"initial_confidence":0.4483,` +
 		`"weather_event":{"type":"cold_snap","severity":"high","location":"Chicago","forecast_date":"2026-11-24",` +
 		`"temperature_deviation":-7.4},` +
 		`"expected_impact":"+1.4 % in 5 days","created_at":"2026-11-21T09:30:00.000Z"}`

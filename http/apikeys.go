@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -8,8 +9,38 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/http/request"
 )
+
+// Keys keeps API keys. Its errors are *signal.Error, or credentials.ValidationError for values of a body. See
+// credentials.Keys.
+type Keys interface {
+	CreateKey(ctx context.Context, account signal.AccountID, name string, scopes []string,
+		expiresIn *int64) (credential.APIKey, string, error)
+	List(ctx context.Context, account signal.AccountID, limit, offset int) ([]credential.APIKey, int, error)
+	RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID) error
+}
+
+// KeyHandlers answer for API keys.
+type KeyHandlers struct {
+	keys Keys
+	now  func() time.Time
+}
+
+// NewKeyHandlers returns the handlers of API keys.
+func NewKeyHandlers(keys Keys, now func() time.Time) *KeyHandlers { return &KeyHandlers{keys, now} }
+
+// Routes implements Resource.
+func (h *KeyHandlers) Routes() []*Route {
+	return []*Route{
+		route("/v1/auth/api-key", methods{"POST": {guard: jwtOnly, class: limits.Writes, handle: h.create}}),
+		route("/v1/auth/api-keys", methods{"GET": {guard: jwtOnly, class: limits.Reads, handle: h.list,
+			params: []string{"limit", "offset"}}}),
+		route("/v1/auth/api-keys/{key_id}", methods{"DELETE": {guard: jwtOnly, class: limits.Writes,
+			handle: checked(h.revoke)}}),
+	}
+}
 
 // maxScopes limits the list in a body, which may hold duplicates.
 const maxScopes = 100
@@ -41,8 +72,8 @@ type keyList struct {
 	Total   int       `json:"total"`
 }
 
-// createKey answers POST /v1/auth/api-key.
-func (s *Server) createKey(c *call) error {
+// create answers POST /v1/auth/api-key.
+func (h *KeyHandlers) create(c *call) error {
 	var name string
 	var scopes []string
 	var expiresIn *int64
@@ -72,7 +103,7 @@ func (s *Server) createKey(c *call) error {
 	}); err != nil {
 		return err
 	}
-	k, secret, err := s.o.Credentials.CreateKey(c.client(), c.principal.Account, name, scopes, expiresIn)
+	k, secret, err := h.keys.CreateKey(c.client(), c.principal.Account, name, scopes, expiresIn)
 	if err != nil {
 		return err
 	}
@@ -80,17 +111,17 @@ func (s *Server) createKey(c *call) error {
 		CreatedAt: instant(k.CreatedAt), ExpiresAt: instant(k.ExpiresAt)})
 }
 
-// listKeys answers GET /v1/auth/api-keys.
-func (s *Server) listKeys(c *call) error {
+// list answers GET /v1/auth/api-keys.
+func (h *KeyHandlers) list(c *call) error {
 	p := c.query.Page()
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	keys, total, err := s.o.Credentials.Keys(c.r.Context(), c.principal.Account, p.Limit, p.Offset)
+	keys, total, err := h.keys.List(c.r.Context(), c.principal.Account, p.Limit, p.Offset)
 	if err != nil {
 		return err
 	}
-	list, now := make([]keyView, len(keys)), s.o.Now()
+	list, now := make([]keyView, len(keys)), h.now()
 	for i, k := range keys {
 		list[i] = keyView{
 			KeyID:      k.ID,
@@ -113,13 +144,13 @@ func keyStatus(k credential.APIKey, now time.Time) string {
 	return "active"
 }
 
-// revokeKey answers DELETE /v1/auth/api-keys/{key_id}.
-func (s *Server) revokeKey(c *call) error {
+// revoke answers DELETE /v1/auth/api-keys/{key_id}.
+func (h *KeyHandlers) revoke(c *call) error {
 	id, ok := signal.ParseKeyID(c.vars["key_id"])
 	if !ok {
 		return signal.NotFound("API key")
 	}
-	if err := s.o.Credentials.RevokeKey(c.client(), c.principal.Account, id); err != nil {
+	if err := h.keys.RevokeKey(c.client(), c.principal.Account, id); err != nil {
 		return err
 	}
 	return c.noContent()

@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
 // everyAsset has every asset, by one name.
@@ -54,7 +54,7 @@ func (fakeAssets) Check(_ context.Context, asset string) ([]string, bool) {
 
 func (f fakeAssets) Assets(context.Context) ([]market.AssetState, error) { return f.list, nil }
 
-func withAssets(o *signalhttp.Options) { o.Assets = fakeAssets{} }
+func withAssets(o *config) { o.Assets = fakeAssets{} }
 
 // TestAssetsThatNoSourceCanKnowAreRefused in all that takes one.
 func TestAssetsThatNoSourceCanKnowAreRefused(t *testing.T) {
@@ -202,7 +202,7 @@ func TestAssetsGoByTheirCatalogueNames(t *testing.T) {
 
 func TestListAssets(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) {
+	s := newServer(t, &fakes{}, func(o *config) {
 		o.Assets = fakeAssets{list: []market.AssetState{
 			{Symbol: "BTC", Class: "crypto", Source: "simulated", Simulated: true, Last: 64250.125,
 				LastAt: morning, Open: true},
@@ -220,8 +220,89 @@ func TestListAssets(t *testing.T) {
 	if a := do(t, newServer(t, &fakes{}, withAssets), "GET", "/v1/assets", ""); a.Body != `{"assets":[]}` {
 		t.Errorf("without any: %s", a.Body)
 	}
-	s = newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Assets = nil })
-	if a := do(t, s, "POST", "/v1/agents/trading/run", `{"asset":"BTCC","strategy":"momentum"}`); a.Status != 200 {
-		t.Errorf("where nothing is known of assets: %d %s", a.Status, a.Body)
+}
+
+func withBars(f func(asset string, tf signal.Timeframe, from, to time.Time) ([]marketdata.Bar, error),
+) func(*config) {
+	return func(o *config) { o.Assets = fakeAssets{bars: f} }
+}
+
+func TestBarsOfAnAsset(t *testing.T) {
+	t.Parallel()
+	var asked string
+	s := newServer(t, &fakes{}, withBars(
+		func(asset string, tf signal.Timeframe, from, to time.Time) ([]marketdata.Bar, error) {
+			asked = fmt.Sprint(asset, tf, from.Unix(), to.Unix())
+			return []marketdata.Bar{{OpenTime: morning.UnixMilli(), Open: 1.5, High: 2, Low: 1e-8, Close: 1.75,
+				Volume: 12}}, nil
+		}))
+	const want = `{"bars":[{"open_time":"2026-11-21T09:30:00.000Z","open":1.5,"high":2,"low":0.00000001,` +
+		`"close":1.75,"volume":12}]}`
+	for target, wantAsked := range map[string]string{
+		"btc/bars": fmt.Sprint("btc", signal.H1, time.Time{}.Unix(), time.Time{}.Unix()),
+		"BTC%2FUSD/bars?timeframe=5m&from=2026-11-21T10:30:00%2B01:00&to=2026-11-22": fmt.Sprint("BTC/USD", signal.M5,
+			morning.Unix(), morning.Truncate(24*time.Hour).Add(24*time.Hour).Unix()),
+	} {
+		a := do(t, s, "GET", "/v1/assets/"+target, "", "Authorization: Bearer reader")
+		if a.Status != 200 || a.Body != want || asked != wantAsked || a.Header.Get("RateLimit") == "" {
+			t.Errorf("%s: asked %s, want %s: %d %s", target, asked, wantAsked, a.Status, a.Body)
+		}
+	}
+	if a := do(t, newServer(t, &fakes{}), "GET", "/v1/assets/BTC/bars", ""); a.Body != `{"bars":[]}` {
+		t.Errorf("without bars: %s", a.Body)
+	}
+}
+
+func TestBarsAreAtMost1500(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{}, withBars(
+		func(string, signal.Timeframe, time.Time, time.Time) ([]marketdata.Bar, error) {
+			bars := make([]marketdata.Bar, 1501)
+			for i := range bars {
+				bars[i].OpenTime = morning.UnixMilli() + int64(i)
+			}
+			return bars, nil
+		}))
+	a := do(t, s, "GET", "/v1/assets/BTC/bars", "")
+	if n := strings.Count(a.Body, "open_time"); n != 1500 || strings.Contains(a.Body, "09:30:00.000Z") {
+		t.Errorf("%d bars: %.200s", n, a.Body)
+	}
+}
+
+func TestWrongRequestsForBars(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{}, withBars(
+		func(string, signal.Timeframe, time.Time, time.Time) ([]marketdata.Bar, error) {
+			return nil, signal.NotFound("asset")
+		}))
+	for query, want := range map[string][]string{
+		"timeframe=2h":                  {"query timeframe invalid_value"},
+		"from=yesterday&to=21.11.2026":  {"query from invalid_format", "query to invalid_format"},
+		"from=2026-11-22&to=2026-11-21": {"query to out_of_range"},
+		"until=2026-11-22":              {"query until unknown_field"},
+	} {
+		a := do(t, s, "GET", "/v1/assets/BTC/bars?"+query, "")
+		if d := cmp.Diff(want, a.faults(t)); a.Status != 400 || d != "" {
+			t.Errorf("%s: %d %s", query, a.Status, a.Body)
+		}
+	}
+	for asset, want := range map[string]string{
+		"BTCC":                  "no such asset: did you mean BTC? GET /v1/assets lists all",
+		"zz":                    "no such asset: GET /v1/assets lists all",
+		"%20":                   "no such asset: GET /v1/assets lists all",
+		"%00":                   "no such asset: GET /v1/assets lists all",
+		strings.Repeat("x", 65): "no such asset: GET /v1/assets lists all",
+	} {
+		a := do(t, s, "GET", "/v1/assets/"+asset+"/bars", "")
+		if p := a.problem(t); a.Status != 404 || p.Detail != want {
+			t.Errorf("%q: %d %s", asset, a.Status, a.Body)
+		}
+	}
+	broken := newServer(t, &fakes{}, withBars(
+		func(string, signal.Timeframe, time.Time, time.Time) ([]marketdata.Bar, error) {
+			return nil, signal.Unavailable(nil)
+		}))
+	if a := do(t, broken, "GET", "/v1/assets/BTC/bars", ""); a.Status != 503 {
+		t.Errorf("without the store: %d %s", a.Status, a.Body)
 	}
 }

@@ -12,13 +12,12 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
 func TestChangesOfWebhooksAreLogged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Log = slog.New(slog.NewTextHandler(&out, nil)) })
+	s := newServer(t, &fakes{}, func(o *config) { o.Log = slog.New(slog.NewTextHandler(&out, nil)) })
 	const body = `{"url":"https://example.com/hidden-path","events":["signal.created"]}`
 	webhook := regexp.MustCompile(`whk_\w+`)
 	for _, test := range []struct{ method, path, body, token, want string }{
@@ -61,7 +60,7 @@ func TestARefusedChangeOfAWebhookIsNotLogged(t *testing.T) {
 	f.remove = func(signal.AccountID, signal.WebhookID) error { return signal.NotFound("webhook") }
 	f.change = func(w delivery.Webhook, _ bool) (delivery.Webhook, error) { return w, signal.NotFound("webhook") }
 	f.add = func(w delivery.Webhook, _ int) (delivery.Webhook, error) { return w, conflict("limit_reached") }
-	s := newServer(t, f, func(o *signalhttp.Options) { o.Log = slog.New(slog.NewTextHandler(&out, nil)) })
+	s := newServer(t, f, func(o *config) { o.Log = slog.New(slog.NewTextHandler(&out, nil)) })
 	do(t, s, "DELETE", aWebhook, "")
 	do(t, s, "PATCH", aWebhook, `{"status":"disabled"}`)
 	do(t, s, "POST", aWebhook+"/rotate-secret", "")

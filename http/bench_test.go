@@ -32,7 +32,7 @@ func benchmark(b *testing.B, method, target, body string) {
 	}
 	f := &fakes{list: func(catalogue.Query) ([]signal.Listing, int, error) { return many, 1_000_000, nil }}
 	registry := prometheus.NewRegistry()
-	s := newServer(b, f, func(o *signalhttp.Options) {
+	s := newServer(b, f, func(o *config) {
 		o.Metrics, o.Log = signalhttp.NewMetrics(registry), slog.New(slog.NewJSONHandler(io.Discard, nil))
 	})
 	h := s.Handler()

@@ -30,14 +30,14 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, within time.D
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil, nil
 	}
-	room := int64(firstRead)
-	if 0 < r.ContentLength && r.ContentLength < room {
-		room = r.ContentLength
+	capacity := int64(firstRead)
+	if 0 < r.ContentLength && r.ContentLength < capacity {
+		capacity = r.ContentLength
 	}
 	// The deadline ends with the body: a run may take longer.
 	deadline := http.NewResponseController(w)
 	_ = deadline.SetReadDeadline(time.Now().Add(within)) // a test's recorder has no deadline
-	body := bytes.NewBuffer(make([]byte, 0, room+bytes.MinRead))
+	body := bytes.NewBuffer(make([]byte, 0, capacity+bytes.MinRead))
 	if _, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit)); err != nil {
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return nil, tooLarge(limit)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
@@ -46,7 +47,7 @@ type call struct {
 
 	id        string // X-Request-Id
 	address   string // of the client
-	endpoint  *endpoint
+	route     *Route // nil: the path does not exist
 	operation *operation
 	vars      map[string]string // of the path
 	principal signal.Principal  // zero on public endpoints
@@ -57,8 +58,10 @@ type call struct {
 
 	status int // 0 until the answer begins
 	bytes  int64
-	err    error  // the cause of an answer that is an error
-	then   func() // runs after the request has been counted and logged; see stream.go
+	// failure is what Server.answer answers with: the error of a check or of the operation.
+	failure error
+	err     error  // the cause of an answer that is an error
+	then    func() // runs after the request has been counted and logged; see stream.go
 }
 
 // WriteHeader implements http.ResponseWriter. It does not record informational statuses.
@@ -125,7 +128,7 @@ func (c *call) send(status int, contentType []string, body []byte) error {
 	}
 	h := c.Header()
 	h["Content-Type"] = contentType
-	compressible := len(body) >= compressFrom && c.endpoint != nil && c.endpoint.compress
+	compressible := len(body) >= compressFrom && c.route != nil && c.route.compress
 	if compressible && strings.Contains(strings.ToLower(c.r.Header.Get("Accept-Encoding")), "gzip") {
 		c.server.gzip(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
@@ -181,7 +184,7 @@ func (c *call) fail(p *problem) {
 
 // body reads the body of the request, up to the endpoint's limit.
 func (c *call) body() ([]byte, error) {
-	return readBody(c.ResponseWriter, c.r, c.endpoint.bodyLimit, c.server.o.BodyTimeout)
+	return readBody(c.ResponseWriter, c.r, c.route.bodyLimit, c.server.o.BodyTimeout)
 }
 
 // object reads a required body. If that is not an object, it returns the faults of the
@@ -198,6 +201,25 @@ func (c *call) object() (*request.Object, error) {
 	return o, nil
 }
 
+// decode reads a required body with read and returns the faults of the request.
+func (c *call) decode(read func(o *request.Object)) error {
+	o, err := c.object()
+	if err != nil {
+		return err
+	}
+	return c.finish(o, read)
+}
+
+// finish reads o with read, records its unknown members and returns the faults of the
+// request. o is nil if reading the body failed.
+func (c *call) finish(o *request.Object, read func(o *request.Object)) error {
+	if o != nil {
+		read(o)
+		o.Close()
+	}
+	return c.faults.Err()
+}
+
 // decodeOptional reads an optional body with read. It returns the body, and the faults of
 // the request. The type of an empty body does not matter.
 func (c *call) decodeOptional(read func(o *request.Object)) (body []byte, err error) {
@@ -211,3 +233,8 @@ func (c *call) decodeOptional(read func(o *request.Object)) (body []byte, err er
 
 // empty is decodeOptional for a request whose body has no members.
 func (c *call) empty() ([]byte, error) { return c.decodeOptional(func(*request.Object) {}) }
+
+// client returns the context of the request with its origin, for the log of credentials.
+func (c *call) client() context.Context {
+	return credentials.WithClient(c.r.Context(), credentials.Client{Address: c.address, Request: c.id})
+}

@@ -2,15 +2,12 @@ package http
 
 import (
 	"bytes"
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/klauspost/compress/gzip"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
 // document is an answer to many requests, which is compressed once.
@@ -66,56 +63,6 @@ func takesGzip(values []string) bool {
 		}
 	}
 	return any
-}
-
-// metricsAge is how long an answer of /metrics is reused: it takes 8 ms to make, and
-// requests need no credential.
-const metricsAge = time.Second
-
-// openMetrics is the media type of the other format of /metrics, which has exemplars.
-const openMetrics = "application/openmetrics-text"
-
-// exposition holds the newest answer of /metrics in one format.
-type exposition struct {
-	handler http.Handler
-	accept  string
-
-	mu     sync.Mutex
-	made   time.Time
-	newest *document
-}
-
-// metrics answers GET /metrics, in the text format or, for who accepts it, as OpenMetrics.
-func (s *Server) metrics() func(*call) error {
-	h := promhttp.HandlerFor(s.o.Gatherer, promhttp.HandlerOpts{DisableCompression: true, EnableOpenMetrics: true})
-	text, open := exposition{handler: h}, exposition{handler: h, accept: openMetrics + ";version=1.0.0"}
-	return func(c *call) error {
-		e := &text
-		if strings.Contains(c.r.Header.Get("Accept"), openMetrics) {
-			e = &open
-		}
-		d, err := e.document()
-		if err != nil {
-			return err
-		}
-		return c.document(d)
-	}
-}
-
-// document returns the metrics of now or of less than metricsAge ago.
-func (e *exposition) document() (*document, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.newest != nil && time.Since(e.made) < metricsAge {
-		return e.newest, nil
-	}
-	w := recorder{header: make(http.Header)}
-	e.handler.ServeHTTP(&w, &http.Request{Method: http.MethodGet, Header: http.Header{"Accept": {e.accept}}})
-	if w.status >= http.StatusBadRequest {
-		return nil, errors.New("make metrics: " + w.body.String())
-	}
-	e.newest, e.made = &document{types: w.header["Content-Type"], plain: w.body.Bytes()}, time.Now()
-	return e.newest, nil
 }
 
 // recorder records an answer.

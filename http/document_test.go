@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
-	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
@@ -64,7 +63,7 @@ func TestMetricsAreMadeOnceASecond(t *testing.T) {
 			Help: strings.Repeat("A long text. ", 200)})
 		registry.MustRegister(counter)
 		g := &gathered{Gatherer: registry}
-		h := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Gatherer = g }).Handler()
+		h := newServer(t, &fakes{}, func(o *config) { o.Gatherer = g }).Handler()
 		for second, want := range []string{"ticks_total 0", "ticks_total 1000"} {
 			for range 1000 {
 				w := get(h, "/metrics")
@@ -96,7 +95,7 @@ func TestMetricsAreMadeOnceASecond(t *testing.T) {
 func TestMetricsThatCannotBeMade(t *testing.T) {
 	t.Parallel()
 	failing := prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return nil, io.ErrUnexpectedEOF })
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Gatherer = failing })
+	s := newServer(t, &fakes{}, func(o *config) { o.Gatherer = failing })
 	a := do(t, s, "GET", "/metrics", "")
 	if p := a.problem(t); a.Status != 500 || p.Code != "internal" || strings.Contains(a.Body, "EOF") {
 		t.Errorf("got %d %s", a.Status, a.Body)
@@ -107,7 +106,7 @@ func TestScrapesAreLimitedByAddress(t *testing.T) {
 	t.Parallel()
 	limiter := limits.New(nil,
 		limits.Options{Quotas: limits.Quotas{limits.Scrapes: {Requests: 2, Period: time.Minute}}})
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Limits = limiter })
+	s := newServer(t, &fakes{}, func(o *config) { o.Limits = limiter })
 	for i, want := range []int{200, 200, 429, 429} {
 		a := do(t, s, "GET", "/metrics", "", "Authorization: Bearer jwt")
 		if a.Status != want || want == 429 && a.Header.Get("Retry-After") == "" {

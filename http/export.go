@@ -26,19 +26,25 @@ const (
 	retryExports = 10 * time.Second
 )
 
-// exports counts the exports under way in this process. Its methods are safe for concurrent use.
-type exports struct {
+// Exports limits the exports under way in this process. Its methods are safe for concurrent use.
+type Exports struct {
 	all      chan struct{} // has an element for each
 	accounts *limits.Open
+	stall    time.Duration // for the sending of a piece
 }
 
-// newExports returns limits for the process and for each account.
-func newExports(max, ofAccount int) *exports {
-	return &exports{all: make(chan struct{}, max), accounts: limits.NewOpen(ofAccount)}
+// NewExports returns limits of exports under way, of all accounts and of one, and of the sending of a piece of
+// an export; default 16, 2 and 30 s.
+func NewExports(max, ofAccount int, stall time.Duration) *Exports {
+	return &Exports{
+		all:      make(chan struct{}, cmp.Or(max, 16)),
+		accounts: limits.NewOpen(cmp.Or(ofAccount, 2)),
+		stall:    cmp.Or(stall, exportStall),
+	}
 }
 
 // begin counts one more export of the account until end is called.
-func (e *exports) begin(account signal.AccountID) (end func(), err error) {
+func (e *Exports) begin(account signal.AccountID) (end func(), err error) {
 	refuse := func(message string) error {
 		return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_exports", Message: message,
 			RetryAfter: retryExports}
@@ -65,30 +71,30 @@ var exportFormats = []string{"csv", "jsonl"}
 // exportTypes are the media types of the formats.
 var exportTypes = map[string][]string{"csv": {"text/csv; charset=utf-8"}, "jsonl": {"application/x-ndjson"}}
 
-// exportSignals answers GET /v1/signals/export. It reads a chunk only after the last one was
+// export answers GET /v1/signals/export. It reads a chunk only after the last one was
 // sent, so a slow client slows the reading, and one that stalls ends it. A failure in the middle
 // cuts the connection, so that no client takes a part for the whole.
-func (s *Server) exportSignals(c *call) error {
-	wanted := s.readSignalQuery(c)
+func (h *SignalHandlers) export(c *call) error {
+	wanted := readSignalQuery(c, h.catalogue)
 	wanted.Limit = exportChunk
 	format := request.Option(c.query, "format", exportFormats)
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	format = cmp.Or(format, exportFormats[0])
-	end, err := s.exports.begin(wanted.Account)
+	end, err := h.exports.begin(wanted.Account)
 	if err != nil {
 		return err
 	}
 	defer end()
 	var last signal.Location
 	next := func() ([]*signal.Signal, bool, error) {
-		at, _, err := s.o.Catalogue.Locations(c.r.Context(), wanted, last)
+		at, _, err := h.catalogue.Locations(c.r.Context(), wanted, last)
 		if err != nil || len(at) == 0 {
 			return nil, false, err
 		}
 		last = at[len(at)-1]
-		list, err := s.o.Signals.SignalsAt(c.r.Context(), wanted.Account, at)
+		list, err := h.signals.SignalsAt(c.r.Context(), wanted.Account, at)
 		if err == nil {
 			err = c.confirm()
 		}
@@ -112,7 +118,7 @@ func (s *Server) exportSignals(c *call) error {
 	// The server's limit is for a whole answer, this one for a piece. Its limit for reading ends with
 	// the request. Without a connection, as in tests, there is nothing to set.
 	send := func() error {
-		_ = control.SetWriteDeadline(time.Now().Add(s.o.ExportStall))
+		_ = control.SetWriteDeadline(time.Now().Add(h.exports.stall))
 		_, err := c.Write(b.Bytes())
 		b.Reset()
 		return err

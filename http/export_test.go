@@ -14,7 +14,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
 // exportOf returns fakes with n signals, and fails at the read of a chunk, if fail is not 0.
@@ -98,7 +97,7 @@ func TestAnExportThatFailsIsCut(t *testing.T) {
 		a.Header.Get("Content-Disposition") != "" {
 		t.Errorf("before the first byte: %d %s", a.Status, a.Body)
 	}
-	address := serveOn(t, newServer(t, exportOf(100_000, 3, nil), func(o *signalhttp.Options) {
+	address := serveOn(t, newServer(t, exportOf(100_000, 3, nil), func(o *config) {
 		o.WriteTimeout = time.Minute
 	}))
 	r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+address+"/v1/signals/export?format=jsonl", nil)
@@ -126,7 +125,7 @@ func TestALongExportOutlivesTheWriteTimeout(t *testing.T) {
 		time.Sleep(timeout / 3) // the store is slow
 		return locate(q, before)
 	}
-	address := serveOn(t, newServer(t, f, func(o *signalhttp.Options) { o.WriteTimeout = timeout }))
+	address := serveOn(t, newServer(t, f, func(o *config) { o.WriteTimeout = timeout }))
 	r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+address+"/v1/signals/export?format=jsonl", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +162,7 @@ func openExport(t *testing.T, address string) *http.Response {
 // TestAnExportWhoseReaderStallsEnds, and lets the next one begin.
 func TestAnExportWhoseReaderStallsEnds(t *testing.T) {
 	t.Parallel()
-	address := serveOn(t, newServer(t, exportOf(math.MaxInt, 0, nil), func(o *signalhttp.Options) {
+	address := serveOn(t, newServer(t, exportOf(math.MaxInt, 0, nil), func(o *config) {
 		o.WriteTimeout, o.ExportStall, o.MaxAccountExports = time.Hour, 100*time.Millisecond, 1
 	}))
 	if w := openExport(t, address); w.StatusCode != 200 {
@@ -183,9 +182,9 @@ func TestAnExportWhoseReaderStallsEnds(t *testing.T) {
 
 func TestExportsAtOnceAreLimited(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*signalhttp.Options){
-		"of an account":  func(o *signalhttp.Options) { o.MaxAccountExports = 2 },
-		"of the service": func(o *signalhttp.Options) { o.MaxExports, o.MaxAccountExports = 2, 100 },
+	for name, change := range map[string]func(*config){
+		"of an account":  func(o *config) { o.MaxAccountExports = 2 },
+		"of the service": func(o *config) { o.MaxExports, o.MaxAccountExports = 2, 100 },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -245,5 +244,44 @@ func TestAnExportReadsOneChunkAhead(t *testing.T) {
 	newServer(t, f).Handler().ServeHTTP(w, r)
 	if w.got != signals || pieces < signals/chunk {
 		t.Errorf("%d signals in %d pieces", w.got, pieces)
+	}
+}
+
+// TestAnExportGivesItsSlotBack, however it ends.
+func TestAnExportGivesItsSlotBack(t *testing.T) {
+	t.Parallel()
+	const path = "/v1/signals/export?format=jsonl"
+	for name, limit := range map[string]func(*config){
+		"of the account": func(o *config) { o.MaxAccountExports = 1 },
+		"of the service": func(o *config) { o.MaxExports, o.MaxAccountExports = 1, 100 },
+	} {
+		failing, whole := newServer(t, exportOf(9, 1, nil), limit), newServer(t, exportOf(9, 0, nil), limit)
+		if a := do(t, failing, "GET", path, ""); a.Status != 503 {
+			t.Errorf("%s: one that fails: %d", name, a.Status)
+		}
+		if a := do(t, failing, "GET", path, ""); a.Status != 200 {
+			t.Errorf("%s: after one that failed: %d", name, a.Status)
+		}
+		for _, method := range []string{"GET", "HEAD", "GET", "HEAD", "GET"} {
+			if a := do(t, whole, method, path, ""); a.Status != 200 {
+				t.Errorf("%s: %s after one that was complete: %d", name, method, a.Status)
+			}
+		}
+	}
+}
+
+// TestAnExportThatIsRefusedHasNoSlot: the service has no room for it, so it does not count for its account either.
+func TestAnExportThatIsRefusedHasNoSlot(t *testing.T) {
+	t.Parallel()
+	address := serveOn(t, newServer(t, exportOf(math.MaxInt, 0, nil), func(o *config) {
+		o.MaxExports, o.MaxAccountExports = 1, 2
+	}))
+	openExport(t, address)
+	for range 3 {
+		refused := openExport(t, address)
+		body, err := io.ReadAll(refused.Body)
+		if err != nil || refused.StatusCode != 429 || !strings.Contains(string(body), "the service has as many") {
+			t.Fatalf("without room: %d %s, %v", refused.StatusCode, body, err)
+		}
 	}
 }

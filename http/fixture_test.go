@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -290,7 +292,7 @@ func (f fakeCredentials) CreateKey(_ context.Context, account signal.AccountID, 
 	return f.key(account, name, scopes, expiresIn)
 }
 
-func (f fakeCredentials) Keys(_ context.Context, account signal.AccountID,
+func (f fakeCredentials) List(_ context.Context, account signal.AccountID,
 	limit, offset int) ([]credential.APIKey, int, error) {
 	if f.keys == nil {
 		return nil, 0, nil
@@ -350,25 +352,79 @@ var checker = sync.OnceValue(func() func(testing.TB) *apitest.HTTP {
 	}
 })()
 
-// newServer returns a server over fakes.
-func newServer(tb testing.TB, f *fakes, change ...func(*signalhttp.Options)) *signalhttp.Server {
+// config is what tests change of a server over fakes.
+type config struct {
+	signalhttp.Options
+	Assets                        signalhttp.Assets
+	Weather                       signalhttp.Weather
+	Speed                         func(ctx context.Context, asset string) int64
+	Registration                  bool
+	Gatherer                      prometheus.Gatherer
+	CORSOrigins                   []string
+	MaxAnonymous                  int
+	TrustedProxies                []netip.Prefix
+	MaxExports, MaxAccountExports int
+	ExportStall                   time.Duration
+}
+
+// newServer returns a server with all resources over fakes.
+func newServer(tb testing.TB, f *fakes, change ...func(*config)) *signalhttp.Server {
 	tb.Helper()
-	o := signalhttp.Options{Agents: fakeAgents{f}, Catalogue: fakeCatalogue{f}, Signals: fakeRecords{f},
-		Credentials: fakeCredentials{f},
-		Limits:      fakeLimits{f}, Replies: fakeReplies{f}, Hub: fakeHub{f}, Assets: everyAsset{}, Registration: true,
-		Gatherer: prometheus.NewRegistry(), Now: func() time.Time { return morning }}
-	f.use(&o)
-	f.addWork(&o)
-	f.addSchedules(&o)
-	f.addRecord(&o)
-	for _, c := range change {
-		c(&o)
+	c := &config{Assets: everyAsset{}, Weather: &fakeWeather{}, Registration: true, Gatherer: prometheus.NewRegistry(),
+		Speed: func(context.Context, string) int64 { return 1 }}
+	c.Authenticator, c.Limits, c.Now = fakeCredentials{f}, fakeLimits{f}, func() time.Time { return morning }
+	for _, set := range change {
+		set(c)
 	}
-	s, err := signalhttp.New(o)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	var err error
+	if c.Origins, err = signalhttp.NewOrigins(c.CORSOrigins); err != nil {
+		tb.Fatal(err)
+	}
+	c.Connections = signalhttp.NewConnectionLimit(c.MaxAnonymous, c.TrustedProxies, c.Metrics)
+	s, err := signalhttp.New(c.Options, f.resources(c)...)
 	if err != nil {
 		tb.Fatalf("make server: %v", err)
 	}
 	return s
+}
+
+// resources returns all resources.
+func (f *fakes) resources(c *config) []signalhttp.Resource {
+	agents, signals, access := fakeAgents{f}, fakeCatalogue{f}, fakeCredentials{f}
+	specs := signalhttp.NewRunSpecs(agents, c.Assets)
+	once := signalhttp.NewIdempotency(fakeReplies{f}, fakeSealer{}, c.Log)
+	webhooks := signalhttp.WebhookOptions{Webhooks: fakeWebhooks{f}, Addresses: fakeAddresses{f}, Assets: signals,
+		Sealer: fakeSealer{}, Once: once, Log: c.Log, Now: c.Now}
+	if f.challenge != nil {
+		webhooks.Challenges = fakeChallenges{f}
+	}
+	return []signalhttp.Resource{
+		signalhttp.NewRunHandlers(agents, specs, once),
+		signalhttp.NewWeatherHandlers(c.Weather),
+		signalhttp.NewSignalHandlers(signals, fakeRecords{f},
+			signalhttp.NewExports(c.MaxExports, c.MaxAccountExports, c.ExportStall)),
+		signalhttp.NewJobHandlers(agents),
+		signalhttp.NewAgentHandlers(agents),
+		signalhttp.NewAssetHandlers(c.Assets),
+		signalhttp.NewWorkHandlers(fakeWork{&f.workFakes}, specs),
+		signalhttp.NewScorecardHandlers(fakeWork{&f.workFakes}, signals, agents, c.Now),
+		signalhttp.NewAuditHandlers(fakeWork{&f.workFakes}),
+		signalhttp.NewRecordHandlers(fakeRecord{&f.recordFakes}, fakeWitnesses{&f.recordFakes}, signals,
+			[]string{"name+1a2b3c4d+AAAA"}),
+		signalhttp.NewScheduleHandlers(fakeSchedules{&f.scheduleFakes}, specs, c.Speed, c.Now),
+		signalhttp.NewWebhookHandlers(webhooks),
+		signalhttp.NewDeliveryHandlers(fakeDeliveries{f}, fakeWebhooks{f}, fakeEnvelope, once, c.Now),
+		signalhttp.NewMCPHandlers(c.Origins),
+		signalhttp.NewStreamHandlers(fakeHub{f}, access, c.Origins, c.Connections),
+		signalhttp.NewAccessHandlers(access, access, c.Registration),
+		signalhttp.NewKeyHandlers(access, c.Now),
+		signalhttp.NewPageHandlers(),
+		signalhttp.ConsoleHandlers{},
+		signalhttp.NewMetricsHandlers(c.Gatherer),
+	}
 }
 
 // answer is the answer to a request.

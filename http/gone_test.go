@@ -67,7 +67,7 @@ func postAndLeave(t *testing.T, s *signalhttp.Server, path, body string) int {
 // credential.
 func TestAHandshakeThatFailsGivesItsPlaceBack(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.MaxAnonymous = 1 })
+	s := newServer(t, &fakes{}, func(o *config) { o.MaxAnonymous = 1 })
 	for range 3 {
 		r := httptest.NewRequest(http.MethodGet, "/ws/dashboard", nil)
 		for name, value := range map[string]string{"Connection": "Upgrade", "Upgrade": "websocket",

@@ -3,8 +3,10 @@ package http
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
@@ -50,9 +52,21 @@ type liveness struct {
 	Status string `json:"status"` // ok, failed
 }
 
+// healthHandlers answer for the state of the process.
+type healthHandlers struct {
+	checks   Health
+	log      *slog.Logger
+	draining atomic.Bool // not ready, but serving
+}
+
+// Routes implements Resource.
+func (h *healthHandlers) Routes() []*Route {
+	return []*Route{route("/healthz", probed(open(h.healthz))), route("/readyz", probed(open(h.readyz)))}
+}
+
 // healthz answers GET /healthz. It never depends on Redis.
-func (s *Server) healthz(c *call) error {
-	if ask := s.o.Health.Alive; ask != nil {
+func (h *healthHandlers) healthz(c *call) error {
+	if ask := h.checks.Alive; ask != nil {
 		ctx, cancel := context.WithTimeout(c.r.Context(), aliveTimeout)
 		defer cancel()
 		if err := ask(ctx); err != nil {
@@ -64,8 +78,8 @@ func (s *Server) healthz(c *call) error {
 }
 
 // readyz answers GET /readyz.
-func (s *Server) readyz(c *call) error {
-	r := s.Ready(c.r.Context())
+func (h *healthHandlers) readyz(c *call) error {
+	r := h.ready(c.r.Context())
 	status := http.StatusOK
 	if r.Status != "ready" {
 		status = http.StatusServiceUnavailable
@@ -73,12 +87,11 @@ func (s *Server) readyz(c *call) error {
 	return c.value(status, r)
 }
 
-// Ready returns whether the process should get requests and which checks failed. Errors that
+// ready returns whether the process should get requests and which checks failed. Errors that
 // are not meant for clients are only logged.
-func (s *Server) Ready(ctx context.Context) Readiness {
+func (h *healthHandlers) ready(ctx context.Context) Readiness {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	h := s.o.Health
 	r := Readiness{Status: "ready", Checks: Checks{checkOK, checkOK, checkOK}, Warnings: []string{}}
 	var wg sync.WaitGroup
 	var mu sync.Mutex // guards r.Warnings
@@ -88,9 +101,9 @@ func (s *Server) Ready(ctx context.Context) Readiness {
 		}
 		wg.Go(func() {
 			err := panics.ErrPanicked
-			panics.Guard(s.log, panics.Background, func() { err = check(ctx) }, "check", name)
+			panics.Guard(h.log, panics.Background, func() { err = check(ctx) }, "check", name)
 			if err != nil {
-				s.log.Debug("readiness check failed", "check", name, "err", err)
+				h.log.Debug("readiness check failed", "check", name, "err", err)
 				*result = checkFailed
 				if e, ok := errors.AsType[*signal.Error](err); ok {
 					mu.Lock()
@@ -100,18 +113,18 @@ func (s *Server) Ready(ctx context.Context) Readiness {
 			}
 		})
 	}
-	run("redis", h.Redis, &r.Checks.Redis)
-	run("streams", h.Streams, &r.Checks.Streams)
-	run("actors", h.Actors, &r.Checks.Actors)
+	run("redis", h.checks.Redis, &r.Checks.Redis)
+	run("streams", h.checks.Streams, &r.Checks.Streams)
+	run("actors", h.checks.Actors, &r.Checks.Actors)
 	wg.Wait()
 	if r.Checks != (Checks{checkOK, checkOK, checkOK}) {
 		r.Status = "not_ready"
 	}
-	if s.draining.Load() {
+	if h.draining.Load() {
 		r.Status = "draining"
 	}
-	if h.Warnings != nil {
-		r.Warnings = append(r.Warnings, h.Warnings()...)
+	if h.checks.Warnings != nil {
+		r.Warnings = append(r.Warnings, h.checks.Warnings()...)
 	}
 	return r
 }

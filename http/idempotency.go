@@ -2,8 +2,8 @@ package http
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -48,6 +48,18 @@ const (
 	releaseTimeout = 2 * time.Second
 )
 
+// Idempotency answers repeated requests with the answer to the first one.
+type Idempotency struct {
+	replies Replies
+	sealer  Sealer
+	log     *slog.Logger
+}
+
+// NewIdempotency returns the answers that replies keeps; sealer encrypts those that hold a secret.
+func NewIdempotency(replies Replies, sealer Sealer, log *slog.Logger) *Idempotency {
+	return &Idempotency{replies, sealer, log.With("component", "http")}
+}
+
 // idempotencyKey returns the Idempotency-Key of a request and whether it has one.
 func idempotencyKey(h http.Header) (key string, given bool) {
 	values := h[keyHeader]
@@ -82,16 +94,16 @@ func checkIdempotencyKey(h http.Header, f *request.Faults) {
 // replayOr answers with the stored reply to key, or else by first. again returns the body of
 // a reply that was stored without it. A failure of first frees the key, but does not remove
 // a reply that was stored nevertheless.
-func (s *Server) replayOr(c *call, key signal.ReplyKey, first func() error, again answerer) error {
+func (i *Idempotency) replayOr(c *call, key signal.ReplyKey, first func() error, again answerer) error {
 	account := c.principal.Account
-	kept, err := s.o.Replies.Claim(c.r.Context(), account, key)
+	kept, err := i.replies.Claim(c.r.Context(), account, key)
 	if err != nil {
 		return err
 	}
 	if kept != nil {
-		return s.replay(c, kept, again)
+		return i.replay(c, kept, again)
 	}
-	defer s.o.Replies.Hold(account, key)()
+	defer i.replies.Hold(account, key)()
 	succeeded := false
 	defer func() { // also when first panics
 		if succeeded {
@@ -99,8 +111,8 @@ func (s *Server) replayOr(c *call, key signal.ReplyKey, first func() error, agai
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), releaseTimeout)
 		defer cancel()
-		if err := s.o.Replies.Release(ctx, account, key); err != nil {
-			s.log.Warn("idempotency key not released", "request", c.id, "err", err)
+		if err := i.replies.Release(ctx, account, key); err != nil {
+			i.log.Warn("idempotency key not released", "request", c.id, "err", err)
 		}
 	}()
 	err = first()
@@ -112,7 +124,7 @@ func (s *Server) replayOr(c *call, key signal.ReplyKey, first func() error, agai
 type answerer func(ctx context.Context) ([]byte, error)
 
 // replay repeats an answer.
-func (s *Server) replay(c *call, kept *signal.Reply, again answerer) error {
+func (i *Idempotency) replay(c *call, kept *signal.Reply, again answerer) error {
 	body := kept.Body
 	if kept.Omitted && again != nil {
 		var err error
@@ -130,73 +142,72 @@ func (s *Server) replay(c *call, kept *signal.Reply, again answerer) error {
 	}
 	if c.operation.secret {
 		var err error
-		if body, err = s.o.Sealer.Open(body, replyPurpose(c, kept.Key)); err != nil {
+		if body, err = i.sealer.Open(body, replyPurpose(c, kept.Key)); err != nil {
 			return fmt.Errorf("open kept answer: %w", err)
 		}
 	}
 	return c.json(kept.Status, body)
 }
 
-// replyKey returns the key under which the answer is stored, or nil without an
+// key returns the key under which the answer is stored, or nil without an
 // Idempotency-Key.
-func (s *Server) replyKey(c *call, body []byte) *signal.ReplyKey {
+func (i *Idempotency) key(c *call, body []byte) *signal.ReplyKey {
 	key, given := idempotencyKey(c.r.Header)
 	if !given {
 		return nil
 	}
 	// The digest is keyed, since it is stored for a day and the body may hold a secret.
-	digests := s.o.Sealer.Digests(body, "request "+replyPurpose(c, key))
-	former := append(digests[1:], sha256.Sum256(body)) // the last one is of version 1.0
+	digests := i.sealer.Digests(body, "request "+replyPurpose(c, key))
 	return &signal.ReplyKey{
 		Method:       c.r.Method,
 		Path:         c.r.URL.Path,
 		Key:          key,
 		RequestHash:  digests[0],
-		FormerHashes: former,
-		Claim:        s.o.Replies.NewClaim(),
+		FormerHashes: digests[1:],
+		Claim:        i.replies.NewClaim(),
 	}
 }
 
-// once answers 200 with the result of do. Of several requests with the same Idempotency-Key
-// only the first runs do, and all get its answer. Unless again is nil, it makes an answer
-// larger than maxKeptReply again. do goes on if the client leaves.
-func (s *Server) once(c *call, body []byte, do, again answerer) error {
+// do answers 200 with the result of action. Of several requests with the same Idempotency-Key
+// only the first runs action, and all get its answer. Unless again is nil, it makes an answer
+// larger than maxKeptReply again. action goes on if the client leaves.
+func (i *Idempotency) do(c *call, body []byte, action, again answerer) error {
 	ctx := context.WithoutCancel(c.r.Context())
-	key := s.replyKey(c, body)
+	key := i.key(c, body)
 	first := func() error {
-		answer, err := do(ctx)
+		answer, err := action(ctx)
 		if err != nil {
 			return err
 		}
 		if key != nil {
-			s.keep(ctx, c, *key, answer, again != nil && len(answer) > maxKeptReply)
+			i.keep(ctx, c, *key, answer, again != nil && len(answer) > maxKeptReply)
 		}
 		return c.json(http.StatusOK, answer)
 	}
 	if key == nil {
 		return first()
 	}
-	return s.replayOr(c, *key, first, again)
+	return i.replayOr(c, *key, first, again)
 }
 
-// onceEmpty is once for a request whose body has no members.
-func (s *Server) onceEmpty(c *call, do, again answerer) error {
+// doEmpty is do for a request whose body has no members.
+func (i *Idempotency) doEmpty(c *call, action, again answerer) error {
 	checkIdempotencyKey(c.r.Header, &c.faults)
 	body, err := c.empty()
 	if err != nil {
 		return err
 	}
-	return s.once(c, body, do, again)
+	return i.do(c, body, action, again)
 }
 
 // reply returns an answer as it is stored: encrypted if it holds a secret, and without its
 // body if omit is set.
-func (s *Server) reply(c *call, key signal.ReplyKey, answer []byte, omit bool) *signal.Reply {
+func (i *Idempotency) reply(c *call, key signal.ReplyKey, answer []byte, omit bool) *signal.Reply {
 	r := &signal.Reply{ReplyKey: key, Status: http.StatusOK, Omitted: omit}
 	switch {
 	case omit:
 	case c.operation.secret:
-		r.Body = s.o.Sealer.Seal(answer, replyPurpose(c, key.Key))
+		r.Body = i.sealer.Seal(answer, replyPurpose(c, key.Key))
 	default:
 		r.Body = answer
 	}
@@ -205,10 +216,10 @@ func (s *Server) reply(c *call, key signal.ReplyKey, answer []byte, omit bool) *
 
 // keep stores an answer for repeated requests. If that fails, they are refused until the
 // claim expires; the first request gets its answer nevertheless.
-func (s *Server) keep(ctx context.Context, c *call, key signal.ReplyKey, answer []byte, omit bool) {
-	r := s.reply(c, key, answer, omit)
-	if err := s.o.Replies.SaveReply(ctx, c.principal.Account, r); err != nil {
-		s.log.Warn("answer not kept", "request", c.id, "err", err)
+func (i *Idempotency) keep(ctx context.Context, c *call, key signal.ReplyKey, answer []byte, omit bool) {
+	r := i.reply(c, key, answer, omit)
+	if err := i.replies.SaveReply(ctx, c.principal.Account, r); err != nil {
+		i.log.Warn("answer not kept", "request", c.id, "err", err)
 	}
 }
 

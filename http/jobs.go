@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -8,15 +9,36 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
+// Jobs has the jobs of accounts. See agent.Agents.
+type Jobs interface {
+	Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error)
+	Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus,
+		limit, offset int) ([]signal.Job, int, error)
+}
+
+// JobHandlers answer for jobs.
+type JobHandlers struct{ jobs Jobs }
+
+// NewJobHandlers returns the handlers of jobs.
+func NewJobHandlers(jobs Jobs) *JobHandlers { return &JobHandlers{jobs} }
+
+// Routes implements Resource.
+func (h *JobHandlers) Routes() []*Route {
+	return []*Route{
+		route("/v1/jobs/{id}", methods{"GET": get(signal.AgentsRun, h.byID)}),
+		route("/v1/jobs", methods{"GET": get(signal.AgentsRun, h.list, "status", "limit", "offset")}),
+	}
+}
+
 var jobStatuses = []signal.JobStatus{signal.JobQueued, signal.JobRunning, signal.JobCompleted, signal.JobFailed}
 
-// jobByID answers GET /v1/jobs/{id}.
-func (s *Server) jobByID(c *call) error {
+// byID answers GET /v1/jobs/{id}.
+func (h *JobHandlers) byID(c *call) error {
 	id, ok := signal.ParseJobID(c.vars["id"])
 	if !ok {
 		return signal.NotFound("job")
 	}
-	job, err := s.o.Agents.Job(c.r.Context(), c.principal.Account, id)
+	job, err := h.jobs.Job(c.r.Context(), c.principal.Account, id)
 	if err != nil {
 		return err
 	}
@@ -26,15 +48,15 @@ func (s *Server) jobByID(c *call) error {
 	return c.value(http.StatusOK, viewJob(&job))
 }
 
-// listJobs answers GET /v1/jobs.
-func (s *Server) listJobs(c *call) error {
+// list answers GET /v1/jobs.
+func (h *JobHandlers) list(c *call) error {
 	q := c.query
 	status := request.Option(q, "status", jobStatuses)
 	p := q.Page()
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	jobs, total, err := s.o.Agents.Jobs(c.r.Context(), c.principal.Account, status, p.Limit, p.Offset)
+	jobs, total, err := h.jobs.Jobs(c.r.Context(), c.principal.Account, status, p.Limit, p.Offset)
 	if err != nil {
 		return err
 	}
@@ -111,4 +133,20 @@ func viewJob(j *signal.Job) jobView {
 		v.Error = &jobErrorView{e.Code, e.Message, e.Retryable}
 	}
 	return v
+}
+
+// answerQueued answers with a queued job, unless queueing it has failed.
+func answerQueued(c *call, job signal.Job, err error) error {
+	if err != nil {
+		return err
+	}
+	for name, value := range jobHeader(job) {
+		c.Header().Set(name, value)
+	}
+	return c.value(http.StatusOK, viewJob(&job))
+}
+
+// jobHeader returns the headers of the answer with a queued job.
+func jobHeader(j signal.Job) map[string]string {
+	return map[string]string{"Location": "/v1/jobs/" + string(j.ID), "Retry-After": "1", "X-Run-Id": string(j.Run)}
 }

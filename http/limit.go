@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"time"
 
 	"github.com/agentsignal/agentsignal/http/limits"
 )
@@ -15,45 +16,52 @@ type Limiter interface {
 	Peek(class limits.Class, who string) limits.Decision
 }
 
-// limit counts the request and sets the headers of its limit. Without a class nothing is
+// rateLimits counts requests and shows the limits in the headers of answers.
+type rateLimits struct {
+	limiter Limiter
+	metrics *Metrics
+	now     func() time.Time
+}
+
+// take counts the request and sets the headers of its limit. Without a class nothing is
 // limited.
-func (s *Server) limit(c *call, class limits.Class) error {
+func (l rateLimits) take(c *call, class limits.Class) error {
 	if class == "" {
 		return nil
 	}
-	d := s.o.Limits.Take(c.r.Context(), class, c.limited(class))
-	if d.Allowed && c.limitShown() {
+	d := l.limiter.Take(c.r.Context(), class, l.who(c, class))
+	if d.Allowed && l.shown(c) {
 		return nil // of the class Failures: the headers show the limit of the endpoint
 	}
-	d.Write(c.Header(), s.o.Now())
+	d.Write(c.Header(), l.now())
 	if d.Allowed {
 		return nil
 	}
-	s.o.Metrics.refused(class)
+	l.metrics.refused(class)
 	e := *errRateLimited
 	e.RetryAfter = d.RetryAfter
 	return &e
 }
 
-// showLimit sets the headers of the endpoint's limit for a request that was answered before
+// show sets the headers of the operation's limit for a request that was answered before
 // it was counted: without a credential or scope, or while the process drains.
-func (s *Server) showLimit(c *call) {
-	if c.operation == nil || c.operation.class == "" || c.limitShown() {
+func (l rateLimits) show(c *call) {
+	if c.operation == nil || c.operation.class == "" || l.shown(c) {
 		return
 	}
-	d := s.o.Limits.Peek(c.operation.class, c.limited(c.operation.class))
+	d := l.limiter.Peek(c.operation.class, l.who(c, c.operation.class))
 	d.Allowed = true // another reason refuses it
-	d.Write(c.Header(), s.o.Now())
+	d.Write(c.Header(), l.now())
 }
 
-// limited returns who is limited: the account, or the address if the account is unknown or
+// who returns who is limited: the account, or the address if the account is unknown or
 // the class counts addresses.
-func (c *call) limited(class limits.Class) string {
+func (rateLimits) who(c *call, class limits.Class) string {
 	if c.principal.Account != "" && class != limits.Sessions && class != limits.Failures {
 		return string(c.principal.Account)
 	}
 	return c.address
 }
 
-// limitShown reports whether the headers show a limit.
-func (c *call) limitShown() bool { return c.Header()["Ratelimit"] != nil }
+// shown reports whether the headers show a limit.
+func (rateLimits) shown(c *call) bool { return c.Header()["Ratelimit"] != nil }

@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -20,7 +22,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
@@ -42,7 +43,7 @@ func TestMessagesOfModels(t *testing.T) {
 		taken = append(taken, class)
 		return limits.Decision{Class: class, Allowed: true}
 	}}
-	s := newServer(t, f, func(o *signalhttp.Options) { o.CORSOrigins = []string{"https://inspector.example.com"} })
+	s := newServer(t, f, func(o *config) { o.CORSOrigins = []string{"https://inspector.example.com"} })
 	with := func(more ...string) []string { return append(more, mcpHeaders...) }
 
 	a := do(t, s, "POST", "/mcp", mcpCall, with()...)
@@ -440,4 +441,31 @@ func callTool(t *testing.T, c *mcp.ClientSession, tool string, arguments any) (s
 		t.Fatalf("%s: %s", tool, text)
 	}
 	return text, r.StructuredContent.(map[string]any)
+}
+
+// TestRequestsOfToolsComeFromTheClient behind a trusted proxy, as the request that calls the tool does.
+func TestRequestsOfToolsComeFromTheClient(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	s := newServer(t, &fakes{}, func(o *config) {
+		o.Log = slog.New(slog.NewJSONHandler(&log, nil))
+		o.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.1/32")} // that of httptest
+	})
+	do(t, s, "POST", "/mcp", mcpCall, append(mcpHeaders, "X-Forwarded-For: 203.0.113.7")...)
+	paths := map[string]bool{}
+	for line := range strings.Lines(log.String()) {
+		var logged struct{ Msg, Path, Address string }
+		if err := json.Unmarshal([]byte(line), &logged); err != nil {
+			t.Fatal(err)
+		}
+		if logged.Msg != "request" {
+			continue
+		}
+		if paths[logged.Path] = true; logged.Address != "203.0.113.7" {
+			t.Errorf("%s is logged as of %s", logged.Path, logged.Address)
+		}
+	}
+	if !paths["/mcp"] || !paths["/v1/signals/"+string(signalID)] {
+		t.Errorf("the log has requests of %v", paths)
+	}
 }

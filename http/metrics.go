@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/http/limits"
+	"github.com/agentsignal/agentsignal/http/tracing"
 )
 
 // Metrics are the counters of the HTTP layer. A nil *Metrics counts nothing.
@@ -72,8 +73,8 @@ func (m *Metrics) ended(c *call, took time.Duration) {
 	}
 	m.inFlight.Dec()
 	route := unmatched
-	if c.endpoint != nil {
-		route = c.endpoint.template
+	if c.route != nil {
+		route = c.route.template
 	}
 	if c.operation == nil || c.r.Method != c.operation.method {
 		m.requests.WithLabelValues(route, methodLabel(c.r.Method), strconv.Itoa(c.status)).Inc()
@@ -95,7 +96,7 @@ const slowRequest = 100 * time.Millisecond
 // that an exemplar may have.
 func exemplar(c *call) prometheus.Labels {
 	labels := prometheus.Labels{"request": c.id}
-	if trace := traceID(c.r); trace != "" {
+	if trace := tracing.TraceID(c.r); trace != "" {
 		labels["trace_id"] = trace
 	}
 	return labels

@@ -33,7 +33,7 @@ func TestSlowRequestsLeadToTheLog(t *testing.T) {
 			r.Header.Set("Traceparent", request.trace)
 		}
 		o := &operation{method: http.MethodGet}
-		c := &call{r: r, id: request.id, status: 200, server: s, endpoint: &endpoint{template: "/v1/signals"}, operation: o}
+		c := &call{r: r, id: request.id, status: 200, server: s, route: &Route{template: "/v1/signals"}, operation: o}
 		m.began()
 		m.ended(c, request.took)
 		s.logCall(c, request.took)

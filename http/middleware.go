@@ -9,9 +9,12 @@ import (
 	"runtime/debug"
 	"time"
 
+	"github.com/gorilla/mux"
+
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/http/request"
+	"github.com/agentsignal/agentsignal/http/tracing"
 )
 
 // serve handles every request: it gives it an ID, answers it whatever panics, counts and
@@ -23,11 +26,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 		server:         s,
 		start:          time.Now(),
 		id:             requestID(r.Header),
-		address:        clientAddress(r, s.o.TrustedProxies),
+		address:        clientAddress(r, s.o.Connections.trusted),
 	}
 	s.o.Metrics.began()
-	c.endpoint, c.vars = s.match(r)
-	c.setHeaders()
+	setHeaders(c)
 	broken := s.guarded(c)
 	if c.status == 0 && !broken {
 		c.status = http.StatusOK // net/http answers so where a handler sets no status
@@ -64,85 +66,110 @@ func (s *Server) guarded(c *call) (broken bool) {
 		p := newProblem(c.err)
 		c.fail(&p)
 	}()
-	if s.cors != nil {
-		s.cors.ServeHTTP(c, c.r, func(http.ResponseWriter, *http.Request) { s.dispatch(c) })
-	} else {
-		s.dispatch(c)
-	}
+	s.o.Origins.serve(c, c.r, s.dispatch)
 	return false
 }
 
 // setHeaders sets the headers of every answer.
-func (c *call) setHeaders() {
+func setHeaders(c *call) {
 	h := c.Header()
 	h["X-Request-Id"] = []string{c.id}
 	h["X-Content-Type-Options"] = headerNoSniff
 	h["Referrer-Policy"] = headerNoRefer
-	h[versionHeader] = c.server.versions[0].header
-	if c.endpoint == nil || !c.endpoint.page {
-		h["Content-Security-Policy"] = headerAPICSP
-	}
-	if c.endpoint == nil || !c.endpoint.cached {
-		h["Cache-Control"] = headerNoStore
-	}
+	h[versionHeader] = apiVersions[0].header
+	h["Content-Security-Policy"] = headerAPICSP
+	h["Cache-Control"] = headerNoStore
 	if c.r.TLS != nil {
 		h["Strict-Transport-Security"] = headerHSTS
 	}
 }
 
-// dispatch answers with the outcome of the operation, or with an error document.
-func (s *Server) dispatch(c *call) {
-	if err := s.handle(c); err != nil {
-		s.answer(c, err)
+// dispatch has the handler that the router finds answer a call. It answers with the error document of a failure.
+func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
+	c := w.(*call)
+	var match mux.RouteMatch // router.ServeHTTP would copy the request twice for it
+	s.router.Match(r, &match)
+	if match.Route != nil {
+		c.route, c.vars = match.Route.GetHandler().(*Route), match.Vars
+	}
+	match.Handler.ServeHTTP(c, r)
+	if c.failure != nil {
+		s.answer(c, c.failure)
 	}
 }
 
-// handle makes the checks that precede those of the request's values, in the order of the
-// package comment, and runs the operation.
-func (s *Server) handle(c *call) error {
-	if s.o.Waiting && (c.endpoint == nil || c.r.Method != http.MethodOptions && !c.endpoint.always(c.r.Method)) {
+// step returns a middleware that makes a check of a call. The call ends with an error of the check, or if
+// the check has answered.
+func step(check func(*call) error) mux.MiddlewareFunc {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			c := w.(*call)
+			if c.failure = check(c); c.failure == nil && c.status == 0 {
+				next.ServeHTTP(w, r)
+			}
+		})
+	}
+}
+
+// notFound is the error of a path that does not exist.
+func (s *Server) notFound(c *call) error {
+	if s.o.Waiting {
 		return errWaiting
 	}
-	if c.endpoint == nil {
-		return s.unknownPath(c.r.URL.Path)
+	return unknownPath(c.r.URL.Path, s.routes)
+}
+
+// choose chooses the operation of the route that the router has found. It answers OPTIONS.
+func (s *Server) choose(c *call) error {
+	if c.route.page {
+		delete(c.Header(), "Content-Security-Policy")
 	}
-	c.nameSpan()
+	if c.route.cached {
+		delete(c.Header(), "Cache-Control")
+	}
+	if s.o.Waiting && c.r.Method != http.MethodOptions && !c.route.always(c.r.Method) {
+		return errWaiting
+	}
+	if span := tracing.Of(c.r); span != nil {
+		span.Route = c.route.template
+	}
 	if c.r.Method == http.MethodOptions {
-		c.Header()["Allow"] = c.endpoint.allow
+		c.Header()["Allow"] = c.route.allow
 		return c.noContent()
 	}
-	if c.operation = c.endpoint.operation(c.r.Method); c.operation == nil {
-		c.Header()["Allow"] = c.endpoint.allow
+	if c.operation = c.route.operation(c.r.Method); c.operation == nil {
+		c.Header()["Allow"] = c.route.allow
 		return &signal.Error{Kind: signal.KindInvalid, Code: "method_not_allowed",
-			Message: "the path has only the methods " + c.endpoint.allow[0]}
+			Message: "the path has only the methods " + c.route.allow[0]}
 	}
+	return nil
+}
+
+// admit checks the credential of the request, its scope and the rate limit.
+func (s *Server) admit(c *call) error {
 	if s.refusing.Load() && !c.operation.always {
 		c.Header()["Connection"] = []string{"close"}
 		return errDraining
 	}
-	if err := s.authenticate(c); err != nil {
+	if err := s.auth.authenticate(c); err != nil {
 		return err
 	}
 	if scope := c.operation.scope; scope != "" && !c.principal.Scopes.Has(scope) {
 		return &scopeError{scope}
 	}
-	if !s.o.Waiting { // it has no limiter, and answers what costs little
-		if err := s.limit(c, c.operation.class); err != nil {
-			return err
-		}
+	if s.o.Waiting { // it has no limiter, and answers what costs little
+		return nil
 	}
-	s.selectVersion(c)
+	return s.limits.take(c, c.operation.class)
+}
+
+// readQuery reads the version that the request names, and the parameters of its query.
+func (*Server) readQuery(c *call) error {
+	apiVersions.choose(c)
 	if !c.operation.anyQuery {
 		c.query = request.NewQuery(c.r.URL.RawQuery, &c.faults, c.operation.params...)
 	}
-	c.confirms = c.operation.confirms
-	err := c.operation.handle(c)
-	if err != nil && c.confirms && dependsOnRecords(err) {
-		if unconfirmed := c.confirm(); unconfirmed != nil {
-			return unconfirmed
-		}
-	}
-	return err
+	return nil
 }
 
 // answer writes the error document of err, unless the answer has begun or the client has
@@ -158,12 +185,12 @@ func (s *Server) answer(c *call, err error) {
 	}
 	p := newProblem(err)
 	if p.Status == http.StatusUnauthorized {
-		if limited := s.limit(c, limits.Failures); limited != nil {
+		if limited := s.limits.take(c, limits.Failures); limited != nil {
 			c.err = limited
 			p = newProblem(limited)
 		}
 	}
-	s.showLimit(c)
+	s.limits.show(c)
 	c.fail(&p)
 }
 
@@ -196,6 +223,9 @@ const maxLoggedPath = 256
 
 // logCall logs a request, without its query, which may hold a key.
 func (s *Server) logCall(c *call, took time.Duration) {
+	if span := tracing.Of(c.r); span != nil {
+		span.Status = c.status
+	}
 	level := slog.LevelInfo
 	probe := c.operation != nil && c.operation.probe
 	switch {
@@ -214,8 +244,7 @@ func (s *Server) logCall(c *call, took time.Duration) {
 	if len(path) > maxLoggedPath {
 		path = path[:maxLoggedPath]
 	}
-	var room [12]slog.Attr
-	attrs := append(room[:0], slog.String("method", methodLabel(c.r.Method)), slog.String("path", path),
+	attrs := append(make([]slog.Attr, 0, 12), slog.String("method", methodLabel(c.r.Method)), slog.String("path", path),
 		slog.Int("status", c.status),
 		slog.Int64("bytes", c.bytes), slog.Float64("ms", float64(took.Microseconds())/1000))
 	if !probe || level == slog.LevelDebug { // without these, failing probes are logged as one repeated fault
@@ -227,7 +256,7 @@ func (s *Server) logCall(c *call, took time.Duration) {
 	if c.err != nil {
 		attrs = append(attrs, slog.String("err", c.err.Error()))
 	}
-	if trace := traceID(c.r); trace != "" {
+	if trace := tracing.TraceID(c.r); trace != "" {
 		attrs = append(attrs, slog.String("trace_id", trace))
 	}
 	s.log.LogAttrs(ctx, level, "request", attrs...)

@@ -64,7 +64,7 @@ func TestPathsAndMethods(t *testing.T) {
 			t.Errorf("HEAD %s has a body", test.path)
 		}
 	}
-	closed := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Registration = false })
+	closed := newServer(t, &fakes{}, func(o *config) { o.Registration = false })
 	if a := do(t, closed, "OPTIONS", "/v1/auth/register", ""); a.Status != 404 {
 		t.Errorf("closed registration: %d", a.Status)
 	}
@@ -202,7 +202,7 @@ func TestCORS(t *testing.T) {
 		"Origin: https://app.example.com"); a.Header.Get("Access-Control-Allow-Origin") != "" || a.Status != 200 {
 		t.Errorf("off: %v", a.Header)
 	}
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.CORSOrigins = []string{"https://app.example.com"} })
+	s := newServer(t, &fakes{}, func(o *config) { o.CORSOrigins = []string{"https://app.example.com"} })
 	a := do(t, s, "OPTIONS", "/v1/agents/trading/run", "", "Authorization:", "Origin: https://app.example.com",
 		"Access-Control-Request-Method: POST",
 		"Access-Control-Request-Headers: authorization,content-type,idempotency-key")
@@ -225,7 +225,7 @@ func TestCORS(t *testing.T) {
 	}
 	for _, origin := range []string{"*", "https://*.example.com", "app.example.com",
 		"https://app.example.com/", "https://"} {
-		if _, err := signalhttp.New(signalhttp.Options{CORSOrigins: []string{origin}}); err == nil {
+		if _, err := signalhttp.NewOrigins([]string{origin}); err == nil {
 			t.Errorf("%q is taken for an origin", origin)
 		}
 	}

@@ -1,30 +1,21 @@
 package http
 
 import (
-	"bytes"
-	"embed"
+	_ "embed"
 	"encoding/json"
-	"fmt"
-	"html/template"
 	"net/http"
-	"strings"
 	"sync"
 
-	swaggerui "github.com/swaggest/swgui/v5emb"
 	"go.yaml.in/yaml/v3"
-)
 
-// The descriptions and pages for people. Pages have no inline script or style, so that a
-// strict Content-Security-Policy holds.
+	"github.com/agentsignal/agentsignal/http/pages"
+)
 
 //go:embed openapi.yaml
 var openAPI []byte
 
 //go:embed asyncapi.yaml
 var asyncAPI []byte
-
-//go:embed docs
-var docsFiles embed.FS
 
 // openAPIJSON returns openAPI in JSON. It is made for a server only, so that commands start sooner.
 var openAPIJSON = sync.OnceValue(func() []byte {
@@ -39,103 +30,95 @@ var openAPIJSON = sync.OnceValue(func() []byte {
 	return b
 })
 
-// pagePolicy is the Content-Security-Policy of the pages.
-var pagePolicy = []string{"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +
-	"connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
+var (
+	pagePolicy = []string{pages.Policy}
+	pageType   = []string{pages.HTML}
+	// headerCached is for answers that change only with the service's version.
+	headerCached = []string{"public, max-age=300"}
+)
 
-// headerCached is for answers that change only with the service's version.
-var headerCached = []string{"public, max-age=300"}
+// PageHandlers answer with the descriptions of the API and the pages for people.
+type PageHandlers struct{ pages *pages.Pages }
 
-// description answers with a description of the API.
-func description(text []byte, contentType string) func(*call) error {
-	d := &document{types: []string{contentType}, plain: text}
-	return func(c *call) error {
-		c.Header()["Cache-Control"] = headerCached
-		return c.document(d)
-	}
+// NewPageHandlers returns the handlers of pages.
+func NewPageHandlers() *PageHandlers {
+	problems := views(problemKinds, func(p *problemKind) pages.Problem { return pages.Problem(*p) })
+	return &PageHandlers{pages.New(problems, asyncAPI)}
 }
 
-// redirect answers with a redirect to another path.
-func redirect(to string) func(*call) error {
-	return func(c *call) error {
-		c.Header().Set("Location", to)
-		c.WriteHeader(http.StatusFound)
-		return nil
+// Routes implements Resource.
+func (h *PageHandlers) Routes() []*Route {
+	routes := pageRoutes(map[string]func(*call) error{
+		"/docs": h.docs, "/docs/{file}": h.docsFile, "/problems": h.problems, "/problems/{code}": h.problem})
+	for path, d := range map[string]*document{
+		"/v1/openapi.json":  {types: []string{typeJSON}, plain: openAPIJSON()},
+		"/v1/openapi.yaml":  {types: []string{typeYAML}, plain: openAPI},
+		"/v1/asyncapi.yaml": {types: []string{typeYAML}, plain: asyncAPI},
+	} {
+		r := route(path, open(func(c *call) error {
+			c.Header()["Cache-Control"] = headerCached
+			return c.document(d)
+		}))
+		r.cached = true
+		routes = append(routes, r)
 	}
+	return routes
 }
 
-// html answers with a page.
-func (c *call) html(body []byte) error {
+// pageRoutes returns the routes of pages.
+func pageRoutes(pages map[string]func(*call) error) []*Route {
+	var routes []*Route
+	for path, handle := range pages {
+		r := route(path, anyQuery(open(handle)))
+		r.cached, r.page = true, true
+		routes = append(routes, r)
+	}
+	return routes
+}
+
+// answerPage answers with a page.
+func answerPage(c *call, contentType []string, body []byte, err error) error {
+	if err != nil {
+		return err
+	}
 	c.Header()["Content-Security-Policy"] = pagePolicy
 	c.Header()["Cache-Control"] = headerCached
-	return c.send(http.StatusOK, []string{typeHTML}, body)
+	return c.send(http.StatusOK, contentType, body)
 }
 
 // docs answers GET /docs: the API's description in Swagger UI.
-func (s *Server) docs(c *call) error {
-	page, err := docsFiles.ReadFile("docs/index.html")
-	if err != nil {
-		return fmt.Errorf("read page: %w", err)
-	}
-	return c.html(page)
+func (h *PageHandlers) docs(c *call) error {
+	page, _, err := h.pages.Document("index.html")
+	return answerPage(c, pageType, page, err)
 }
-
-// docsTypes has the media types of the files beside the page. Those of Swagger UI are empty.
-var docsTypes = map[string]string{
-	"start.html": "text/html; charset=utf-8",
-	"init.js":    "text/javascript; charset=utf-8", "risks.js": "text/javascript; charset=utf-8",
-	"style.css":      "text/css; charset=utf-8",
-	"swagger-ui.css": "", "swagger-ui-bundle.js": "", "favicon-32x32.png": "", "favicon-16x16.png": "",
-}
-
-var swaggerAssets = swaggerui.NewHandler("", "", "/docs/")
 
 // docsFile answers GET /docs/{file}.
-func (s *Server) docsFile(c *call) error {
+func (h *PageHandlers) docsFile(c *call) error {
 	name := c.vars["file"]
-	if name == "stream.html" {
-		return c.template(name, theStreamPage())
-	}
-	contentType, known := docsTypes[name]
-	if !known {
-		return errNotFound
-	}
-	c.Header()["Content-Security-Policy"] = pagePolicy
-	c.Header()["Cache-Control"] = headerCached
-	if contentType == "" {
-		swaggerAssets.ServeHTTP(c, c.r)
+	if files := pages.Swagger(name); files != nil {
+		c.Header()["Content-Security-Policy"] = pagePolicy
+		c.Header()["Cache-Control"] = headerCached
+		files.ServeHTTP(c, c.r)
 		return nil
 	}
-	file, err := docsFiles.ReadFile("docs/" + name)
-	if err != nil {
-		return fmt.Errorf("read page: %w", err)
+	page, mediaType, err := h.pages.Document(name)
+	if err == nil && (page == nil || name == "index.html") { // a page has one address
+		return errNotFound
 	}
-	return c.send(http.StatusOK, []string{contentType}, file)
+	return answerPage(c, []string{mediaType}, page, err)
 }
 
-var pageTemplates = template.Must(template.New("").Funcs(template.FuncMap{"slug": slug}).ParseFS(docsFiles,
-	"docs/problem*.html", "docs/stream.html"))
-
-// slug is the form of a code in a path.
-func slug(code string) string { return strings.ReplaceAll(code, "_", "-") }
-
-// problemPage answers GET /problems/{code}, to which the type of an error document refers.
-func (s *Server) problemPage(c *call) error {
-	name := c.vars["code"]
-	p := problemsByCode[strings.ReplaceAll(name, "-", "_")]
-	if p == nil || slug(p.Code) != name {
+// problem answers GET /problems/{code}, to which the type of an error document refers.
+func (h *PageHandlers) problem(c *call) error {
+	page, err := h.pages.Problem(c.vars["code"])
+	if err == nil && page == nil {
 		return notFound("problem", "/problems lists all")
 	}
-	return c.template("problem.html", p)
+	return answerPage(c, pageType, page, err)
 }
 
-// problemIndex answers GET /problems.
-func (s *Server) problemIndex(c *call) error { return c.template("problems.html", problemKinds) }
-
-func (c *call) template(name string, data any) error {
-	var b bytes.Buffer
-	if err := pageTemplates.ExecuteTemplate(&b, name, data); err != nil {
-		return fmt.Errorf("fill page: %w", err)
-	}
-	return c.html(b.Bytes())
+// problems answers GET /problems.
+func (h *PageHandlers) problems(c *call) error {
+	page, err := h.pages.Problems()
+	return answerPage(c, pageType, page, err)
 }

@@ -10,8 +10,6 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
 // Probes and scrapes come every few seconds. They are logged only if they fail, with the same
@@ -20,7 +18,7 @@ func TestProbesLeaveNoLineWhileAllIsWell(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	var away atomic.Bool
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) {
+	s := newServer(t, &fakes{}, func(o *config) {
 		o.Log = slog.New(slog.NewTextHandler(&log, nil))
 		o.Gatherer = prometheus.NewRegistry()
 		o.Health.Redis = func(context.Context) error {

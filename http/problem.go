@@ -11,16 +11,12 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/http/pages"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
 // problemKind is a kind of error document. Code is its stable name.
-type problemKind struct {
-	Code   string
-	Status int
-	Title  string
-	When   string // for the page about it
-}
+type problemKind pages.Problem
 
 // problemKinds lists every error code that an answer may carry.
 var problemKinds = []problemKind{
@@ -281,7 +277,7 @@ type faultView struct {
 // document returns the document. instance is the path of the request.
 func (p *problem) document(instance, requestID string) []byte {
 	v := problemView{
-		Type:      "/problems/" + slug(p.Code),
+		Type:      "/problems/" + pages.Slug(p.Code),
 		Title:     p.Title,
 		Status:    p.Status,
 		Detail:    p.Detail,

@@ -82,49 +82,61 @@ type tileView struct {
 	Hashes []tlog.Hash `json:"hashes"`
 }
 
-// addRecord adds the routes of the record, if the server has one.
-func (s *Server) addRecord() {
-	if s.o.Record == nil {
-		return
-	}
-	// All that they show rests on a confirmed checkpoint.
+// RecordHandlers answer for the record and its witnesses.
+type RecordHandlers struct {
+	record    Record
+	witnesses Witnesses
+	signals   SignalFinder
+	keys      []string
+}
+
+// NewRecordHandlers returns the handlers of a record with public keys.
+func NewRecordHandlers(record Record, witnesses Witnesses, signals SignalFinder, keys []string) *RecordHandlers {
+	return &RecordHandlers{record, witnesses, signals, keys}
+}
+
+// Routes implements Resource. All that they show rests on a confirmed checkpoint.
+func (h *RecordHandlers) Routes() []*Route {
 	const scope = signal.SignalsRead
-	s.add("/v1/signals/{id}/proof", methods{"GET": immediate(get(scope, s.proveSignal, "log_size"))})
-	s.add("/v1/log/checkpoint", methods{"GET": immediate(get(scope, s.checkpoint))})
-	s.add("/v1/log/key", methods{"GET": immediate(get(scope, s.recordKeys))})
-	s.add("/v1/log/witness", methods{"GET": immediate(get(scope, s.listWitnesses)), "POST": change(scope, s.countersign)})
-	s.add("/v1/log/consistency", methods{"GET": immediate(get(scope, s.proveConsistency, "from", "to"))})
-	s.add("/v1/log/tiles/{log}/{path}", methods{"GET": immediate(get(scope, s.tile))})
+	return []*Route{
+		route("/v1/signals/{id}/proof", methods{"GET": immediate(get(scope, h.proveSignal, "log_size"))}),
+		route("/v1/log/checkpoint", methods{"GET": immediate(get(scope, h.checkpoint))}),
+		route("/v1/log/key", methods{"GET": immediate(get(scope, h.publicKeys))}),
+		route("/v1/log/witness", methods{"GET": immediate(get(scope, h.listWitnesses)),
+			"POST": change(scope, h.countersign)}),
+		route("/v1/log/consistency", methods{"GET": immediate(get(scope, h.proveConsistency, "from", "to"))}),
+		route("/v1/log/tiles/{log}/{path}", methods{"GET": immediate(get(scope, h.tile))}),
+	}
 }
 
 // newest returns the newest checkpoint, with the signatures of witnesses.
-func (s *Server) newest(ctx context.Context) ([]byte, *verify.Checkpoint, error) {
-	signed, head, err := s.o.Record.Checkpoint(ctx)
+func (h *RecordHandlers) newest(ctx context.Context) ([]byte, *verify.Checkpoint, error) {
+	signed, head, err := h.record.Checkpoint(ctx)
 	if signal.KindOf(err) == signal.KindNotFound {
 		return nil, nil, errNotSigned
 	}
 	if err == nil {
-		signed, err = s.o.Witnesses.Merge(ctx, signed)
+		signed, err = h.witnesses.Merge(ctx, signed)
 	}
 	return signed, head, err
 }
 
 // checkpoint answers GET /v1/log/checkpoint.
-func (s *Server) checkpoint(c *call) error {
-	signed, _, err := s.newest(c.r.Context())
+func (h *RecordHandlers) checkpoint(c *call) error {
+	signed, _, err := h.newest(c.r.Context())
 	if err != nil {
 		return err
 	}
 	return c.send(http.StatusOK, headerText, signed)
 }
 
-// recordKeys answers GET /v1/log/key.
-func (s *Server) recordKeys(c *call) error {
-	return c.send(http.StatusOK, headerText, []byte(strings.Join(s.o.RecordKeys, "\n")+"\n"))
+// publicKeys answers GET /v1/log/key.
+func (h *RecordHandlers) publicKeys(c *call) error {
+	return c.send(http.StatusOK, headerText, []byte(strings.Join(h.keys, "\n")+"\n"))
 }
 
 // proveSignal answers GET /v1/signals/{id}/proof.
-func (s *Server) proveSignal(c *call) error {
+func (h *RecordHandlers) proveSignal(c *call) error {
 	ctx, account := c.r.Context(), c.principal.Account
 	size := c.query.Get("log_size")
 	if err := c.faults.Err(); err != nil {
@@ -134,27 +146,27 @@ func (s *Server) proveSignal(c *call) error {
 	if !ok {
 		return signal.NotFound("signal")
 	}
-	created, closed, err := s.o.Catalogue.Find(ctx, account, id)
+	created, closed, err := h.signals.Find(ctx, account, id)
 	if err != nil {
 		return err
 	}
-	signed, newest, err := s.newest(ctx)
+	signed, newest, err := h.newest(ctx)
 	if err != nil {
 		return err
 	}
-	p := s.o.Record.Partition(account)
+	p := h.record.Partition(account)
 	if p >= len(newest.Logs) {
 		return fmt.Errorf("checkpoint has %d logs, and not that of partition %d", len(newest.Logs), p)
 	}
 	head, answer := newest.Logs[p], signalProof{Checkpoint: string(signed)}
 	if size != "" {
-		if head, err = s.headAt(c, size, p, head); err != nil {
+		if head, err = h.headAt(c, size, p, head); err != nil {
 			return err
 		}
 		answer.Checkpoint = ""
 	}
 	open := func(at signal.Position) (*verify.Leaf, error) {
-		return s.o.Record.OpenLeaf(ctx, p, account, at, head)
+		return h.record.OpenLeaf(ctx, p, account, at, head)
 	}
 	if answer.Created, err = open(created); err != nil {
 		return notInCheckpoint(err, size, p)
@@ -169,14 +181,14 @@ func (s *Server) proveSignal(c *call) error {
 }
 
 // headAt reads log_size, and returns the head that log p had with so many leaves.
-func (s *Server) headAt(c *call, size string, p int, now tlog.Tree) (tlog.Tree, error) {
+func (h *RecordHandlers) headAt(c *call, size string, p int, now tlog.Tree) (tlog.Tree, error) {
 	n, err := strconv.ParseUint(size, 10, 63)
 	if err != nil || n > uint64(now.N) {
 		c.faults.Add(request.InQuery, "log_size", request.CodeOutOfRange, fmt.Sprintf("must be from 0 to %d: "+
 			"the first number after \"log %d\" in your checkpoint", now.N, p))
 		return tlog.Tree{}, c.faults.Err()
 	}
-	return s.o.Record.LogHead(c.r.Context(), p, int64(n), now)
+	return h.record.LogHead(c.r.Context(), p, int64(n), now)
 }
 
 // notInCheckpoint returns the error for a leaf that is newer than the head of log p.
@@ -192,53 +204,53 @@ func notInCheckpoint(err error, size string, p int) error {
 }
 
 // proveConsistency answers GET /v1/log/consistency.
-func (s *Server) proveConsistency(c *call) error {
+func (h *RecordHandlers) proveConsistency(c *call) error {
 	from, to := c.query.Text("from", maxSizes), c.query.Text("to", maxSizes)
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	ctx := c.r.Context()
-	signed, newer, err := s.newest(ctx)
+	signed, newer, err := h.newest(ctx)
 	if err != nil {
 		return err
 	}
 	answer := consistencyProof{Checkpoint: string(signed)}
 	if to != "" {
-		if newer, err = s.headsAt(c, to, newer); err != nil {
+		if newer, err = h.headsAt(c, to, newer); err != nil {
 			return err
 		}
 		answer.Checkpoint = ""
 	}
-	if answer.From, err = c.sizes("from", from, newer); err != nil {
+	if answer.From, err = readSizes(c, "from", from, newer); err != nil {
 		return err
 	}
 	for _, l := range newer.Logs {
 		answer.To = append(answer.To, l.N)
 	}
-	if answer.Proofs, err = s.o.Record.LogConsistency(ctx, answer.From, newer); err != nil {
+	if answer.Proofs, err = h.record.LogConsistency(ctx, answer.From, newer); err != nil {
 		return err
 	}
 	return c.value(http.StatusOK, answer)
 }
 
 // headsAt returns the heads that the logs had with the sizes in the parameter to.
-func (s *Server) headsAt(c *call, to string, newest *verify.Checkpoint) (*verify.Checkpoint, error) {
-	sizes, err := c.sizes("to", to, newest)
+func (h *RecordHandlers) headsAt(c *call, to string, newest *verify.Checkpoint) (*verify.Checkpoint, error) {
+	sizes, err := readSizes(c, "to", to, newest)
 	if err != nil {
 		return nil, err
 	}
 	older := &verify.Checkpoint{Logs: slices.Clone(newest.Logs)}
 	for p, n := range sizes {
-		if older.Logs[p], err = s.o.Record.LogHead(c.r.Context(), p, n, newest.Logs[p]); err != nil {
+		if older.Logs[p], err = h.record.LogHead(c.r.Context(), p, n, newest.Logs[p]); err != nil {
 			return nil, err
 		}
 	}
 	return older, nil
 }
 
-// sizes returns the sizes of the logs in a parameter, each at most that in a newer checkpoint.
-func (c *call) sizes(name, text string, newer *verify.Checkpoint) ([]int64, error) {
-	sizes, err := readSizes(text, newer.Logs)
+// readSizes reads the sizes of the logs in a parameter, each at most that in a newer checkpoint.
+func readSizes(c *call, name, text string, newer *verify.Checkpoint) ([]int64, error) {
+	sizes, err := parseSizes(text, newer.Logs)
 	if err != nil {
 		c.faults.Add(request.InQuery, name, request.CodeFormat, fmt.Sprintf("%v: give %d sizes separated by commas, "+
 			"the first number after each \"log NUMBER\" in your checkpoint", err, len(newer.Logs)))
@@ -246,8 +258,8 @@ func (c *call) sizes(name, text string, newer *verify.Checkpoint) ([]int64, erro
 	return sizes, c.faults.Err()
 }
 
-// readSizes reads the sizes of logs, each at most that of the newer logs.
-func readSizes(text string, newer []tlog.Tree) ([]int64, error) {
+// parseSizes reads the sizes of logs, each at most that of the newer logs.
+func parseSizes(text string, newer []tlog.Tree) ([]int64, error) {
 	if text == "" {
 		return nil, errors.New("is missing")
 	}
@@ -271,13 +283,13 @@ func readSizes(text string, newer []tlog.Tree) ([]int64, error) {
 
 // tile answers GET /v1/log/tiles/{log}/{path}. The path is that of a tile of Go's checksum
 // database without its first word, such as 8/0/x001/067.p/12.
-func (s *Server) tile(c *call) error {
+func (h *RecordHandlers) tile(c *call) error {
 	ctx, path := c.r.Context(), c.vars["path"]
 	log, tile, err := readTile(c.vars["log"], path)
 	if err != nil {
 		return err
 	}
-	_, head, err := s.newest(ctx)
+	_, head, err := h.newest(ctx)
 	if err != nil {
 		return err
 	}
@@ -288,7 +300,7 @@ func (s *Server) tile(c *call) error {
 		return notFound("tile", fmt.Sprintf("level %d of log %d has %d hashes in the newest checkpoint; a tile with W of "+
 			"256 hashes has the path 8/LEVEL/NUMBER.p/W", tile.L, log, n))
 	}
-	data, err := s.o.Record.Tile(ctx, log, tile)
+	data, err := h.record.Tile(ctx, log, tile)
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,6 @@ import (
 	merkle "github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
 // recordFakes are the packages behind the record.
@@ -26,10 +25,6 @@ type (
 	fakeRecord    struct{ *recordFakes }
 	fakeWitnesses struct{ *recordFakes }
 )
-
-func (f *recordFakes) addRecord(o *signalhttp.Options) {
-	o.Record, o.Witnesses, o.RecordKeys = fakeRecord{f}, fakeWitnesses{f}, []string{"name+1a2b3c4d+AAAA"}
-}
 
 // signedNote is the checkpoint of a record with 300 leaves in log 0, and none in log 1.
 const signedNote = "name\n300\n\n— name AAAA\n"

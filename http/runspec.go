@@ -1,7 +1,9 @@
 package http
 
 import (
+	"context"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
@@ -9,8 +11,25 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// This file reads what runs, scans, backtests and schedules have in common: the assets, the
-// strategy and its options.
+// RunSpecs reads and checks what the bodies of runs, scans, backtests and schedules have in common: the
+// assets, the strategy and its options.
+type RunSpecs struct {
+	agents Agents
+	assets AssetNames
+}
+
+// NewRunSpecs returns the rules of bodies for the catalogues of agents and assets.
+func NewRunSpecs(agents Agents, assets AssetNames) *RunSpecs { return &RunSpecs{agents, assets} }
+
+// AssetNames has the names of assets. See market.AssetList.
+type AssetNames interface {
+	// Name returns the catalogue name of an asset by any of its spellings, or the spelling
+	// itself.
+	Name(asset string) string
+	// Check reports whether a source can have prices of an asset by its catalogue name. If
+	// not, it returns the names that may have been meant.
+	Check(ctx context.Context, name string) (nearest []string, ok bool)
+}
 
 // maxAssetLength is in characters.
 const maxAssetLength = 64
@@ -20,14 +39,14 @@ const (
 	assetsRule = "must be a list of 1 to 50 names such as BTC: GET /v1/assets lists all"
 )
 
-// requireRunSpec records a fault for a missing strategy and a missing member asset, which is
+// require records a fault for a missing strategy and a missing member asset, which is
 // the name of either the asset or the list of assets. The details depend on the agent, if it
 // exists.
-func (s *Server) requireRunSpec(o *request.Object, id, asset string) {
+func (s *RunSpecs) require(o *request.Object, id, asset string) {
 	if o.Has(asset) && o.Has("strategy") { // nearly always
 		return
 	}
-	a, err := s.agentNamed(id)
+	a, err := agentNamed(s.agents.Catalogue(), id)
 	if err != nil {
 		a.Strategies = strategies
 	}
@@ -93,13 +112,13 @@ type runSpec struct {
 	strategyGiven bool
 }
 
-// readRunSpec reads a run of a kind by the agent with the given ID, which need not exist.
-func (s *Server) readRunSpec(c *call, o *request.Object, kind signal.JobKind, id string) runSpec {
+// read reads a run of a kind by the agent with the given ID, which need not exist.
+func (s *RunSpecs) read(c *call, o *request.Object, kind signal.JobKind, id string) runSpec {
 	asset := "asset"
 	if kind == signal.JobScan {
 		asset = "assets"
 	}
-	s.requireRunSpec(o, id, asset)
+	s.require(o, id, asset)
 	r := runSpec{kind: kind}
 	r.Account = c.principal.Account
 	r.read(o)
@@ -147,8 +166,8 @@ func readParameters(o *request.Object) signal.Parameters {
 // checkForAgent records the faults of r for the agent of the path, and sets the agent. If it
 // does not exist, the error is KindNotFound, and the body is checked for the agent that has
 // its strategy: the faults of a body that no agent accepts come first.
-func (s *Server) checkForAgent(c *call, r *runSpec) error {
-	a, missing := s.agentNamed(c.vars["id"])
+func (s *RunSpecs) checkForAgent(c *call, r *runSpec) error {
+	a, missing := agentNamed(s.agents.Catalogue(), c.vars["id"])
 	if missing != nil {
 		all := signal.Agents()
 		i := slices.IndexFunc(all, func(a signal.Agent) bool { return a.Has(r.Strategy) })
@@ -160,14 +179,14 @@ func (s *Server) checkForAgent(c *call, r *runSpec) error {
 		}
 		a = all[i]
 	}
-	s.checkRunSpec(c, a, r)
+	s.check(c, a, r)
 	r.Agent = a.ID
 	return missing
 }
 
-// checkRunSpec records the faults of r for the agent a. It gives the assets, or if they are
+// check records the faults of r for the agent a. It gives the assets, or if they are
 // nil the asset, their catalogue names.
-func (s *Server) checkRunSpec(c *call, a signal.Agent, r *runSpec) {
+func (s *RunSpecs) check(c *call, a signal.Agent, r *runSpec) {
 	f := &c.faults
 	if r.strategyGiven && r.Strategy == "" {
 		f.Body("/strategy", request.CodeInvalidValue, request.OneOf(a.Strategies))
@@ -177,20 +196,59 @@ func (s *Server) checkRunSpec(c *call, a signal.Agent, r *runSpec) {
 	if assets == nil {
 		assets, at = one, assetPointer
 	}
-	s.nameAssets(a, assets, at, f)
+	s.name(a, assets, at, f)
 	r.Asset = one[0]
 	j := signal.Job{Kind: r.kind, Request: r.RunRequest, Assets: r.assets}
 	for _, fault := range agent.CheckJob(a, &j) {
 		f.Body(fault.Pointer, fault.Code, fault.Detail)
 	}
-	s.findAssets(c.r.Context(), a, assets, at, f)
+	s.find(c.r.Context(), a, assets, at, f)
 }
 
-// strategies are those of all agents.
-var strategies = func() []string {
-	var all []string
-	for _, a := range signal.Agents() {
-		all = append(all, a.Strategies...)
+// assetPointer and assetsPointer return the JSON Pointer of an asset: of a request with one
+// asset, and of the asset at an index of a list.
+func assetPointer(int) string    { return "/asset" }
+func assetsPointer(i int) string { return "/assets/" + strconv.Itoa(i) }
+
+// name replaces assets by their catalogue names and records those that are given
+// twice, under two spellings. A subject of content has no other spelling.
+func (s *RunSpecs) name(a signal.Agent, assets []string, at func(int) string, f *request.Faults) {
+	if a.Category == signal.Content {
+		return
 	}
-	return all
-}()
+	for i, asset := range assets {
+		if asset == "" {
+			continue // its fault is recorded already
+		}
+		assets[i] = s.assets.Name(asset)
+		if slices.ContainsFunc(assets[:i], func(other string) bool { return strings.EqualFold(other, assets[i]) }) {
+			f.Body(at(i), request.CodeDuplicate, "is named twice: it is "+assets[i])
+		}
+	}
+}
+
+// find records the assets for which no source has prices, except those that have
+// another fault.
+func (s *RunSpecs) find(ctx context.Context, a signal.Agent, assets []string, at func(int) string,
+	f *request.Faults) {
+	if a.Category == signal.Content {
+		return
+	}
+	for i, asset := range assets {
+		pointer := at(i)
+		if asset == "" || f.At(pointer) {
+			continue
+		}
+		nearest, ok := s.assets.Check(ctx, asset)
+		if ok {
+			continue
+		}
+		f.Body(pointer, request.CodeInvalidValue, "no source has this asset: "+adviceOn(nearest))
+	}
+}
+
+// strategies and allAgents are those of all catalogues.
+var (
+	strategies = signal.Strategies()
+	allAgents  = signal.AgentIDs()
+)

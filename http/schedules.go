@@ -42,6 +42,32 @@ const (
 var errBusySchedule = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: time.Second,
 	Message: "too many requests change this schedule at once"}
 
+// ScheduleHandlers answer for schedules.
+type ScheduleHandlers struct {
+	schedules Schedules
+	specs     *RunSpecs
+	speed     func(ctx context.Context, asset string) int64
+	now       func() time.Time
+}
+
+// NewScheduleHandlers returns the handlers of schedules. speed returns how many times as fast as real time the
+// bars of an asset go by.
+func NewScheduleHandlers(schedules Schedules, specs *RunSpecs, speed func(ctx context.Context, asset string) int64,
+	now func() time.Time) *ScheduleHandlers {
+	return &ScheduleHandlers{schedules, specs, speed, now}
+}
+
+// Routes implements Resource.
+func (h *ScheduleHandlers) Routes() []*Route {
+	const scope = signal.AgentsRun
+	return []*Route{
+		route("/v1/schedules", methods{"GET": get(scope, h.list, "status", "limit", "offset"),
+			"POST": change(scope, h.create)}),
+		route("/v1/schedules/{id}", methods{"GET": get(scope, h.byID), "PATCH": change(scope, h.update),
+			"DELETE": change(scope, checked(h.remove))}),
+	}
+}
+
 // scheduleInput holds the members of a body. Those that are zero were not given.
 type scheduleInput struct {
 	agent     signal.AgentID
@@ -55,10 +81,10 @@ type scheduleInput struct {
 	status    signal.ScheduleStatus
 }
 
-// readSchedule reads the members that a new schedule and a change have in common.
-func (s *Server) readSchedule(o *request.Object) scheduleInput {
+// read reads the members that a new schedule and a change have in common.
+func (h *ScheduleHandlers) read(o *request.Object) scheduleInput {
 	var in scheduleInput
-	in.agent, _ = request.Choice(o, "agent_id", s.agentIDs())
+	in.agent, _ = request.Choice(o, "agent_id", agentIDs(h.specs.agents.Catalogue()))
 	in.assets = readAssets(o)
 	in.strategy, _ = request.Choice(o, "strategy", strategies)
 	in.timeframe, _ = request.Choice(o, "timeframe", signal.Timeframes)
@@ -121,17 +147,17 @@ func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
 	return changed, replan
 }
 
-// checkSchedule records the faults of w for its agent. With find, a source must have prices
+// check records the faults of w for its agent. With find, a source must have prices
 // of its assets. A change of other members is without find, so that a schedule with an asset
 // that no source has any more can still be changed.
-func (s *Server) checkSchedule(ctx context.Context, w *signal.Schedule, find bool, f *request.Faults) {
-	known, err := s.agentNamed(string(w.Agent))
+func (h *ScheduleHandlers) check(ctx context.Context, w *signal.Schedule, find bool, f *request.Faults) {
+	known, err := agentNamed(h.specs.agents.Catalogue(), string(w.Agent))
 	if err != nil { // it was switched off since the schedule was made
-		f.Body("/agent_id", request.CodeInvalidValue, request.OneOf(s.agentIDs()))
+		f.Body("/agent_id", request.CodeInvalidValue, request.OneOf(agentIDs(h.specs.agents.Catalogue())))
 		return
 	}
 	w.Assets = slices.Clone(w.Assets)
-	s.nameAssets(known, w.Assets, assetsPointer, f)
+	h.specs.name(known, w.Assets, assetsPointer, f)
 	assets := w.Assets
 	if len(assets) == 0 { // they are not valid; the strategy is checked nevertheless
 		assets = []string{""}
@@ -149,21 +175,21 @@ func (s *Server) checkSchedule(ctx context.Context, w *signal.Schedule, find boo
 		}
 	}
 	if find {
-		s.findAssets(ctx, known, w.Assets, assetsPointer, f)
+		h.specs.find(ctx, known, w.Assets, assetsPointer, f)
 	}
 }
 
 // plan sets the time of the next run of w.
-func (s *Server) plan(ctx context.Context, w *signal.Schedule, now time.Time) {
+func (h *ScheduleHandlers) plan(ctx context.Context, w *signal.Schedule, now time.Time) {
 	w.NextRunAt = time.Time{}
 	if w.Status == signal.ScheduleEnabled {
-		w.NextRunAt = w.FirstRun(now, w.Fastest(func(asset string) int64 { return s.o.Speed(ctx, asset) }))
+		w.NextRunAt = w.FirstRun(now, w.Fastest(func(asset string) int64 { return h.speed(ctx, asset) }))
 	}
 }
 
-// createSchedule answers POST /v1/schedules.
-func (s *Server) createSchedule(c *call) error {
-	now := s.o.Now().UTC().Truncate(time.Millisecond)
+// create answers POST /v1/schedules.
+func (h *ScheduleHandlers) create(c *call) error {
+	now := h.now().UTC().Truncate(time.Millisecond)
 	w := signal.Schedule{
 		ID:        signal.NewScheduleID(),
 		Account:   c.principal.Account,
@@ -175,19 +201,19 @@ func (s *Server) createSchedule(c *call) error {
 		UpdatedAt: now,
 	}
 	if err := c.decode(func(o *request.Object) {
-		in := s.readSchedule(o)
-		o.Require("agent_id", request.OneOf(s.agentIDs()))
-		s.requireRunSpec(o, string(in.agent), "assets")
+		in := h.read(o)
+		o.Require("agent_id", request.OneOf(agentIDs(h.specs.agents.Catalogue())))
+		h.specs.require(o, string(in.agent), "assets")
 		o.Require("every", everyRule)
 		in.apply(&w)
 		if w.Agent != "" {
-			s.checkSchedule(c.r.Context(), &w, true, &c.faults)
+			h.check(c.r.Context(), &w, true, &c.faults)
 		}
 	}); err != nil {
 		return err
 	}
-	s.plan(c.r.Context(), &w, now)
-	w, err := s.o.Schedules.AddSchedule(c.r.Context(), w, maxSchedules)
+	h.plan(c.r.Context(), &w, now)
+	w, err := h.schedules.AddSchedule(c.r.Context(), w, maxSchedules)
 	if err != nil {
 		return err
 	}
@@ -195,15 +221,15 @@ func (s *Server) createSchedule(c *call) error {
 	return c.value(http.StatusOK, viewSchedule(&w))
 }
 
-// listSchedules answers GET /v1/schedules.
-func (s *Server) listSchedules(c *call) error {
+// list answers GET /v1/schedules.
+func (h *ScheduleHandlers) list(c *call) error {
 	q := c.query
 	status := request.Option(q, "status", signal.ScheduleStatuses)
 	p := q.Page()
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	list, err := s.o.Schedules.Schedules(c.r.Context(), c.principal.Account)
+	list, err := h.schedules.Schedules(c.r.Context(), c.principal.Account)
 	if err != nil {
 		return err
 	}
@@ -211,9 +237,9 @@ func (s *Server) listSchedules(c *call) error {
 	return c.encoded(encodeList("schedules", request.Cut(p, list), viewSchedule, p, len(list)))
 }
 
-// scheduleByID answers GET /v1/schedules/{id}.
-func (s *Server) scheduleByID(c *call) error {
-	w, err := s.schedule(c)
+// byID answers GET /v1/schedules/{id}.
+func (h *ScheduleHandlers) byID(c *call) error {
+	w, err := h.find(c)
 	if err != nil {
 		return err
 	}
@@ -221,7 +247,7 @@ func (s *Server) scheduleByID(c *call) error {
 }
 
 // scheduleID returns the ID in the path, or KindNotFound if it is malformed.
-func (c *call) scheduleID() (signal.ScheduleID, error) {
+func scheduleID(c *call) (signal.ScheduleID, error) {
 	id, ok := signal.ParseScheduleID(c.vars["id"])
 	if !ok {
 		return "", signal.NotFound("schedule")
@@ -229,40 +255,40 @@ func (c *call) scheduleID() (signal.ScheduleID, error) {
 	return id, nil
 }
 
-// schedule returns the schedule that the path names.
-func (s *Server) schedule(c *call) (signal.Schedule, error) {
-	id, err := c.scheduleID()
+// find returns the schedule that the path names.
+func (h *ScheduleHandlers) find(c *call) (signal.Schedule, error) {
+	id, err := scheduleID(c)
 	if err != nil {
 		return signal.Schedule{}, err
 	}
-	return s.o.Schedules.Schedule(c.r.Context(), c.principal.Account, id)
+	return h.schedules.Schedule(c.r.Context(), c.principal.Account, id)
 }
 
-// changeSchedule answers PATCH /v1/schedules/{id}. It retries if another change comes first.
-func (s *Server) changeSchedule(c *call) error {
+// update answers PATCH /v1/schedules/{id}. It retries if another change comes first.
+func (h *ScheduleHandlers) update(c *call) error {
 	var in scheduleInput
 	if err := c.decode(func(o *request.Object) {
-		in = s.readSchedule(o)
+		in = h.read(o)
 		in.status, _ = request.Choice(o, "status", signal.ScheduleStatuses)
 	}); err != nil {
 		return err
 	}
 	for range maxUpdates {
-		w, err := s.schedule(c)
+		w, err := h.find(c)
 		if err != nil {
 			return err
 		}
 		changed, replan := in.apply(&w)
 		if changed {
-			s.checkSchedule(c.r.Context(), &w, in.assets != nil || in.agent != "", &c.faults)
+			h.check(c.r.Context(), &w, in.assets != nil || in.agent != "", &c.faults)
 			if err := c.faults.Err(); err != nil {
 				return err
 			}
-			w.UpdatedAt = s.o.Now().UTC().Truncate(time.Millisecond)
+			w.UpdatedAt = h.now().UTC().Truncate(time.Millisecond)
 			if replan {
-				s.plan(c.r.Context(), &w, w.UpdatedAt)
+				h.plan(c.r.Context(), &w, w.UpdatedAt)
 			}
-			w, err = s.o.Schedules.ChangeSchedule(c.r.Context(), w, replan)
+			w, err = h.schedules.ChangeSchedule(c.r.Context(), w, replan)
 		}
 		if err == nil {
 			return c.value(http.StatusOK, viewSchedule(&w))
@@ -274,28 +300,16 @@ func (s *Server) changeSchedule(c *call) error {
 	return errBusySchedule
 }
 
-// removeSchedule answers DELETE /v1/schedules/{id}.
-func (s *Server) removeSchedule(c *call) error {
-	id, err := c.scheduleID()
+// remove answers DELETE /v1/schedules/{id}.
+func (h *ScheduleHandlers) remove(c *call) error {
+	id, err := scheduleID(c)
 	if err != nil {
 		return err
 	}
-	if err := s.o.Schedules.RemoveSchedule(c.r.Context(), c.principal.Account, id); err != nil {
+	if err := h.schedules.RemoveSchedule(c.r.Context(), c.principal.Account, id); err != nil {
 		return err
 	}
 	return c.noContent()
-}
-
-// addSchedules adds the routes of schedules, if the server has schedules.
-func (s *Server) addSchedules() {
-	if s.o.Schedules == nil {
-		return
-	}
-	const scope = signal.AgentsRun
-	s.add("/v1/schedules", methods{"GET": get(scope, s.listSchedules, "status", "limit", "offset"),
-		"POST": change(scope, s.createSchedule)})
-	s.add("/v1/schedules/{id}", methods{"GET": get(scope, s.scheduleByID), "PATCH": change(scope, s.changeSchedule),
-		"DELETE": change(scope, checked(s.removeSchedule))})
 }
 
 type scheduleView struct {

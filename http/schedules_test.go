@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
@@ -36,8 +35,6 @@ type scheduleFakes struct {
 	changeSchedule func(s signal.Schedule, replan bool) (signal.Schedule, error)
 	removeSchedule func(account signal.AccountID, id signal.ScheduleID) error
 }
-
-func (f *scheduleFakes) addSchedules(o *signalhttp.Options) { o.Schedules = fakeSchedules{f} }
 
 type fakeSchedules struct{ *scheduleFakes }
 
@@ -82,7 +79,7 @@ func TestSchedulesAreCreated(t *testing.T) {
 		}
 		return s, nil
 	}
-	s := newServer(t, f, func(o *signalhttp.Options) { o.Speed = func(context.Context, string) int64 { return 60 } })
+	s := newServer(t, f, func(o *config) { o.Speed = func(context.Context, string) int64 { return 60 } })
 	a := do(t, s, "POST", "/v1/schedules",
 		`{"agent_id":"trading","assets":[" BTC ","eth"],"strategy":"breakout","timeframe":"5m","risk_level":"high",`+
 			`"every":"1440m","max_open":100}`)

@@ -28,6 +28,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/apitest"
+	"github.com/agentsignal/agentsignal/http/tracing"
 )
 
 func TestDescriptionHasEveryRouteAndNoOther(t *testing.T) {
@@ -107,7 +108,7 @@ func TestHealth(t *testing.T) {
 	t.Parallel()
 	down := errors.New("dial unix /secret: no such file")
 	var redis, streams, alive error
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) {
+	s := newServer(t, &fakes{}, func(o *config) {
 		o.Health = signalhttp.Health{
 			Alive:    func(context.Context) error { return alive },
 			Redis:    func(context.Context) error { return redis },
@@ -269,7 +270,7 @@ func TestPanicsAreAnsweredAndLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	f := &fakes{run: func(context.Context, signal.RunRequest) (agent.Outcome, error) { panic("secret state") }}
-	s := newServer(t, f, func(o *signalhttp.Options) { o.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+	s := newServer(t, f, func(o *config) { o.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
 	a := do(t, s, "POST", "/v1/agents/trading/run", `{"asset":"BTC","strategy":"momentum"}`)
 	if a.Status != 500 || a.problem(t).Code != "internal" || strings.Contains(a.Body, "secret") {
 		t.Errorf("got %d %s", a.Status, a.Body)
@@ -286,7 +287,7 @@ func TestPanicsAreAnsweredAndLogged(t *testing.T) {
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
+	s := newServer(t, &fakes{}, func(o *config) { o.Log = slog.New(slog.NewJSONHandler(&log, nil)) })
 	do(t, s, "GET", "/v1/signals?asset=private", "", "X-Request-Id: r1",
 		"Traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 	do(t, s, "GET", "/v1/"+strings.Repeat("x", 5000), "")
@@ -324,7 +325,7 @@ func TestAccessLog(t *testing.T) {
 func TestMetricsOfOddInputStayFew(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) {
+	s := newServer(t, &fakes{}, func(o *config) {
 		o.Metrics,
 			o.Gatherer = signalhttp.NewMetrics(registry), registry
 	})
@@ -368,7 +369,7 @@ func TestMetricsOfOddInputStayFew(t *testing.T) {
 		t.Errorf("%d series", series)
 	}
 	send("HEAD", "/docs/swagger-ui.css") // whose handler sets no status
-	served := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Gatherer = registry })
+	served := newServer(t, &fakes{}, func(o *config) { o.Gatherer = registry })
 	body := do(t, served, "GET", "/metrics", "", "Authorization:").Body
 	if strings.Contains(body, `code="0"`) {
 		t.Error("an answer is counted without its status")
@@ -465,7 +466,14 @@ func TestTracingLetsUpgradesThrough(t *testing.T) {
 		_ = ws.Close()
 		close(served)
 	}}
-	s := newServer(t, f, func(o *signalhttp.Options) { o.Tracing = true })
+	exporter, err := tracing.Start(func(name string) string {
+		return map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}[name]
+	}, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = exporter.Close(context.Background()) })
+	s := newServer(t, f, func(o *config) { o.Tracing = exporter })
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
 	if _, _, err := dial(t, server, "/ws/dashboard?api_key=key", nil); err != nil {
@@ -495,7 +503,7 @@ func TestTLSIsAskedForAgain(t *testing.T) {
 
 func TestACheckThatPanicsHasFailed(t *testing.T) {
 	t.Parallel()
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) {
+	s := newServer(t, &fakes{}, func(o *config) {
 		o.Health = signalhttp.Health{Streams: func(context.Context) error { panic("at a check") }}
 	})
 	want := signalhttp.Checks{Redis: "ok", Streams: "failed", Actors: "ok"}

@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -14,10 +15,18 @@ type Catalogue interface {
 	List(ctx context.Context, q catalogue.Query) (items []signal.Listing, total int, err error)
 	// Locations is List for callers that read the records, with pages behind a signal.
 	Locations(ctx context.Context, q catalogue.Query, before signal.Location) ([]signal.Location, int, error)
-	// Counts returns the number of listed signals by agent.
-	Counts(ctx context.Context, account signal.AccountID) (map[signal.AgentID]catalogue.Count, error)
+	AssetSuggester
+	SignalFinder
+}
+
+// AssetSuggester helps with misspelt assets. See catalogue.Catalogue.
+type AssetSuggester interface {
 	// SuggestAssets returns the assets that a name in a filter may stand for, if it looks misspelt.
 	SuggestAssets(ctx context.Context, account signal.AccountID, name string) []string
+}
+
+// SignalFinder finds the records of signals. See catalogue.Catalogue.
+type SignalFinder interface {
 	// Find returns the positions at which a signal was created and, if so, closed.
 	// KindNotFound.
 	Find(ctx context.Context, account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
@@ -31,18 +40,36 @@ type Signals interface {
 	SignalsAt(ctx context.Context, account signal.AccountID, at []signal.Location) ([]*signal.Signal, error)
 }
 
-// The values of the query parameters of listSignals.
+// The values of the query parameters of list.
 var (
 	directions = []signal.Direction{signal.Long, signal.Short}
 	statuses   = []signal.Status{signal.Open, signal.Closed}
-	agentIDs   = func() []signal.AgentID {
-		var ids []signal.AgentID
-		for _, a := range signal.Agents() {
-			ids = append(ids, a.ID)
-		}
-		return ids
-	}()
 )
+
+// SignalHandlers answer for signals, their history and exports of them.
+type SignalHandlers struct {
+	catalogue Catalogue
+	signals   Signals
+	exports   *Exports
+}
+
+// NewSignalHandlers returns the handlers of signals.
+func NewSignalHandlers(catalogue Catalogue, signals Signals, exports *Exports) *SignalHandlers {
+	return &SignalHandlers{catalogue, signals, exports}
+}
+
+// Routes implements Resource.
+func (h *SignalHandlers) Routes() []*Route {
+	const scope = signal.SignalsRead
+	return []*Route{
+		route("/v1/signals", methods{"GET": immediate(get(scope, h.list,
+			slices.Concat(signalFilters, []string{"limit", "offset", "view"})...))}),
+		route("/v1/signals/export", methods{"GET": get(scope, h.export,
+			slices.Concat(signalFilters, []string{"format"})...)}),
+		route("/v1/signals/{id}", methods{"GET": get(scope, h.byID)}),
+		route("/v1/signals/{id}/history", methods{"GET": get(scope, h.history)}),
+	}
+}
 
 // listingBytes and stateBytes are the approximate sizes of an item of the list and of a signal
 // with its state.
@@ -58,13 +85,13 @@ var signalFilters = []string{"asset", "strategy", "direction", "min_confidence",
 const viewFull = "full"
 
 // readSignalQuery reads the filters of lists of signals.
-func (s *Server) readSignalQuery(c *call) catalogue.Query {
+func readSignalQuery(c *call, suggester AssetSuggester) catalogue.Query {
 	q := c.query
 	return catalogue.Query{
 		Account:       c.principal.Account,
-		Asset:         s.filterAsset(c),
+		Asset:         filterAsset(c, suggester),
 		Strategy:      request.Option(q, "strategy", strategies),
-		Agent:         request.Option(q, "agent_id", agentIDs),
+		Agent:         request.Option(q, "agent_id", allAgents),
 		Direction:     request.Option(q, "direction", directions),
 		Status:        request.Option(q, "status", statuses),
 		MinConfidence: q.Fraction("min_confidence"),
@@ -72,19 +99,42 @@ func (s *Server) readSignalQuery(c *call) catalogue.Query {
 	}
 }
 
-// listSignals answers GET /v1/signals.
-func (s *Server) listSignals(c *call) error {
+// filterAsset reads the parameter asset of a list.
+func filterAsset(c *call, suggester AssetSuggester) string {
+	name := c.query.Text("asset", maxAssetLength)
+	if name != "" {
+		if code, detail := checkFilterAsset(c, suggester, name); code != "" {
+			c.faults.Add(request.InQuery, "asset", code, detail)
+		}
+	}
+	return name
+}
+
+// checkFilterAsset returns the fault of an asset in a filter, or empty texts. Any name may be a subject of
+// content, but one that looks misspelt would silently select nothing.
+func checkFilterAsset(c *call, suggester AssetSuggester, name string) (code, detail string) {
+	if code, detail = request.CheckText(name, maxAssetLength); code != "" {
+		return code, detail
+	}
+	if near := suggester.SuggestAssets(c.r.Context(), c.principal.Account, name); len(near) > 0 {
+		return request.CodeInvalidValue, "neither an asset nor a signal of the account has this name: " + adviceOn(near)
+	}
+	return "", ""
+}
+
+// list answers GET /v1/signals.
+func (h *SignalHandlers) list(c *call) error {
 	p := c.query.Page()
-	wanted := s.readSignalQuery(c)
+	wanted := readSignalQuery(c, h.catalogue)
 	wanted.Limit, wanted.Offset = p.Limit, p.Offset
 	view := request.Option(c.query, "view", []string{viewFull})
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
 	if view == viewFull {
-		return s.listFullSignals(c, wanted, p)
+		return h.listFull(c, wanted, p)
 	}
-	items, total, err := s.o.Catalogue.List(c.r.Context(), wanted)
+	items, total, err := h.catalogue.List(c.r.Context(), wanted)
 	if err != nil {
 		return err
 	}
@@ -92,14 +142,14 @@ func (s *Server) listSignals(c *call) error {
 		appendListing, p, total))
 }
 
-// listFullSignals answers with whole signals, from one read of the catalogue and one of the
+// listFull answers with whole signals, from one read of the catalogue and one of the
 // records.
-func (s *Server) listFullSignals(c *call, wanted catalogue.Query, p request.Page) error {
-	at, total, err := s.o.Catalogue.Locations(c.r.Context(), wanted, signal.Location{})
+func (h *SignalHandlers) listFull(c *call, wanted catalogue.Query, p request.Page) error {
+	at, total, err := h.catalogue.Locations(c.r.Context(), wanted, signal.Location{})
 	if err != nil {
 		return err
 	}
-	records, err := s.o.Signals.SignalsAt(c.r.Context(), c.principal.Account, at)
+	records, err := h.signals.SignalsAt(c.r.Context(), c.principal.Account, at)
 	if err != nil {
 		return err
 	}
@@ -108,31 +158,79 @@ func (s *Server) listFullSignals(c *call, wanted catalogue.Query, p request.Page
 		func(b []byte, x **signal.Signal) []byte { return appendSignalState(b, *x) }, p, total))
 }
 
-// signalByID answers GET /v1/signals/{id}.
-func (s *Server) signalByID(c *call) error {
-	found, err := s.findSignal(c)
+// byID answers GET /v1/signals/{id}.
+func (h *SignalHandlers) byID(c *call) error {
+	found, err := h.find(c)
 	if err != nil {
 		return err
 	}
 	return c.json(http.StatusOK, appendSignalState(make([]byte, 0, stateBytes), found))
 }
 
-// findSignal returns the record of the signal that the path names. A signal that closes between
+// find returns the record of the signal that the path names. A signal that closes between
 // the two lookups moves, so both are repeated once.
-func (s *Server) findSignal(c *call) (*signal.Signal, error) {
+func (h *SignalHandlers) find(c *call) (*signal.Signal, error) {
 	id, ok := signal.ParseSignalID(c.vars["id"])
 	if !ok {
 		return nil, signal.NotFound("signal")
 	}
 	ctx, account := c.r.Context(), c.principal.Account
 	for attempt := 0; ; attempt++ {
-		created, closed, err := s.o.Catalogue.Find(ctx, account, id)
+		created, closed, err := h.catalogue.Find(ctx, account, id)
 		if err != nil {
 			return nil, err
 		}
-		found, err := s.o.Signals.SignalByID(ctx, account, id, created, closed)
+		found, err := h.signals.SignalByID(ctx, account, id, created, closed)
 		if err == nil || attempt > 0 || signal.KindOf(err) != signal.KindNotFound {
 			return found, err
 		}
 	}
 }
+
+// signalHistory is the answer to GET /v1/signals/{id}/history.
+type signalHistory struct {
+	Events []historyEvent `json:"events"`
+}
+
+// historyEvent is an event of a signal and what it published.
+type historyEvent struct {
+	Type       string  `json:"type"`
+	At         instant `json:"at"`
+	Confidence number  `json:"confidence"`
+	Price      *number `json:"price"`
+}
+
+// history answers GET /v1/signals/{id}/history.
+func (h *SignalHandlers) history(c *call) error {
+	found, err := h.find(c)
+	if err != nil {
+		return err
+	}
+	return c.value(http.StatusOK, signalHistory{viewHistory(found)})
+}
+
+// viewHistory returns the events of s, oldest first.
+func viewHistory(s *signal.Signal) []historyEvent {
+	var entry *number
+	if s.Levels != nil {
+		entry = new(number(s.Levels.Entry))
+	}
+	events := []historyEvent{{"created", instant(s.CreatedAt), shownConfidence(s.FirstConfidence), entry}}
+	for _, u := range s.Updates {
+		var price *number
+		if u.Price != 0 {
+			price = new(number(u.Price))
+		}
+		events = append(events, historyEvent{"updated", instant(u.At), shownConfidence(u.Confidence), price})
+	}
+	if c := s.Closing; c != nil {
+		var exit *number
+		if c.ExitPrice != nil {
+			exit = new(number(*c.ExitPrice))
+		}
+		events = append(events, historyEvent{"closed", instant(c.At), shownConfidence(s.Confidence), exit})
+	}
+	return events
+}
+
+func shownConfidence(v float64) number { return number(signal.RoundConfidence(v)) }

@@ -7,8 +7,6 @@ import (
 	"os"
 	"testing"
 	"time"
-
-	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
 // TestSlowSendersAreClosed sends a header and a body byte by byte, without an end.
@@ -16,17 +14,17 @@ func TestSlowSendersAreClosed(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		begin  string
-		change func(*signalhttp.Options)
+		change func(*config)
 	}{
 		"header": {"GET /v1/signals HTTP/1.1\r\nX-Long: ",
-			func(o *signalhttp.Options) { o.HeaderTimeout, o.BodyTimeout = 200*time.Millisecond, time.Hour }},
+			func(o *config) { o.HeaderTimeout, o.BodyTimeout = 200*time.Millisecond, time.Hour }},
 		"body": {"POST /v1/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 50000\r\n\r\n{\"email\":\"",
-			func(o *signalhttp.Options) { o.HeaderTimeout, o.BodyTimeout = time.Hour, 200*time.Millisecond }},
+			func(o *config) { o.HeaderTimeout, o.BodyTimeout = time.Hour, 200*time.Millisecond }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			conn, err := net.Dial("tcp", serveOn(t, newServer(t, &fakes{}, test.change,
-				func(o *signalhttp.Options) { o.WriteTimeout = time.Hour })))
+				func(o *config) { o.WriteTimeout = time.Hour })))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
@@ -43,24 +43,48 @@ func newUpgrader() websocket.Upgrader {
 	}
 }
 
-// authenticateStream sets the principal of a stream by the header or, since browsers cannot
+// StreamHandlers answer handshakes of the stream.
+type StreamHandlers struct {
+	hub         Hub
+	auth        authenticator
+	origins     *Origins
+	connections *ConnectionLimit
+	upgrader    websocket.Upgrader
+}
+
+// NewStreamHandlers returns the handlers of a stream for pages of the service's own origin and of origins.
+func NewStreamHandlers(hub Hub, auth Authenticator, origins *Origins, connections *ConnectionLimit) *StreamHandlers {
+	return &StreamHandlers{hub, authenticator{auth}, origins, connections, newUpgrader()}
+}
+
+// Routes implements Resource.
+func (h *StreamHandlers) Routes() []*Route {
+	var routes []*Route
+	for _, path := range []string{"/ws/dashboard", "/v1/ws/dashboard"} {
+		routes = append(routes, route(path, methods{"GET": {guard: handshake, authenticate: h.authenticate,
+			class: limits.Streams, handle: h.upgrade, params: streamParams}}))
+	}
+	return routes
+}
+
+// authenticate sets the principal of a stream by the header or, since browsers cannot
 // set one, by the query. The header takes precedence; without either, the first message
 // authenticates. Pages of foreign origins are refused.
-func (s *Server) authenticateStream(c *call) error {
+func (h *StreamHandlers) authenticate(c *call) error {
 	token := bearerToken(c.r.Header)
 	inQuery := token == ""
 	if inQuery {
 		token = credentialOf(c.r.URL.RawQuery)
 	}
 	if token != "" {
-		if err := s.identify(c, token); err != nil {
+		if err := h.auth.identify(c, token); err != nil {
 			if inQuery && token == malformedToken {
 				return errMalformedQuery
 			}
 			return err
 		}
 	}
-	if !s.originAllowed(c.r) {
+	if !h.origins.ownOrListed(c.r) {
 		return errForeignOrigin
 	}
 	return nil
@@ -92,27 +116,10 @@ func credentialOf(raw string) (token string) {
 	return token
 }
 
-// originAllowed reports whether a page of the request's origin may open the stream: that of
-// the service or a configured one. Clients other than browsers send no origin.
-func (s *Server) originAllowed(r *http.Request) bool {
-	values := r.Header["Origin"]
-	if len(values) == 0 {
-		return true
-	}
-	if len(values) > 1 {
-		return false
-	}
-	if s.origins[strings.ToLower(values[0])] {
-		return true
-	}
-	u, err := url.Parse(values[0])
-	return err == nil && u.Host != "" && strings.EqualFold(u.Host, r.Host)
-}
-
-// stream answers GET /ws/dashboard: it upgrades the connection and hands it to the
+// upgrade answers GET /ws/dashboard: it upgrades the connection and hands it to the
 // hub, once the handshake has been counted and logged.
-func (s *Server) stream(c *call) error {
-	first := s.firstSubscription(c)
+func (h *StreamHandlers) upgrade(c *call) error {
+	first := h.firstSubscription(c)
 	checkHandshake(c.r.Header, &c.faults)
 	if err := c.faults.Err(); err != nil {
 		c.Header().Set("Sec-Websocket-Version", "13")
@@ -120,14 +127,13 @@ func (s *Server) stream(c *call) error {
 	}
 	settled := func() {}
 	if c.principal.Account == "" {
-		end, ok := s.anonymous.open.Begin(c.address)
+		end, ok := h.connections.begin(c.address)
 		if !ok {
-			s.o.Metrics.refusedConnection()
 			return errTooManyAnonymous
 		}
 		settled = end
 	}
-	ws, err := s.upgrader.Upgrade(c, c.r, c.Header())
+	ws, err := h.upgrader.Upgrade(c, c.r, c.Header())
 	if err != nil {
 		settled()
 		if _, refused := errors.AsType[websocket.HandshakeError](err); refused {
@@ -141,19 +147,19 @@ func (s *Server) stream(c *call) error {
 	if c.principal.Account != "" {
 		p = new(c.principal) // a copy does not keep the request alive
 	}
-	hub := s.o.Hub
+	hub := h.hub
 	c.then = func() { hub.Serve(ws, p, first, settled) }
 	return nil
 }
 
 // firstSubscription reads the subscription of a handshake, which needs its credential there, too: whose
 // assets and events they are is not known before.
-func (s *Server) firstSubscription(c *call) *dashboard.Subscription {
+func (h *StreamHandlers) firstSubscription(c *call) *dashboard.Subscription {
 	bad := func(name, detail string) { c.faults.Add(request.InQuery, name, request.CodeInvalidValue, detail) }
 	if c.principal.Account != "" {
 		first := dashboard.ReadSubscription(c.query.Lookup, bad)
 		if first != nil && !c.faults.Any() {
-			if detail := s.o.Hub.Refusal(c.r.Context(), c.principal.Account, first); detail != "" {
+			if detail := h.hub.Refusal(c.r.Context(), c.principal.Account, first); detail != "" {
 				bad("assets", detail)
 			}
 		}

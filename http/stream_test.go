@@ -11,7 +11,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
 // dial opens the stream of a listening server.
@@ -34,7 +33,7 @@ func TestStreamHandshakes(t *testing.T) {
 		_ = ws.WriteMessage(websocket.TextMessage, []byte("hello"))
 		_ = ws.Close()
 	}
-	s := newServer(t, f, func(o *signalhttp.Options) { o.CORSOrigins = []string{"https://app.example.com"} })
+	s := newServer(t, f, func(o *config) { o.CORSOrigins = []string{"https://app.example.com"} })
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
 	tests := []struct {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
 // fakeReads confirms nothing while unconfirmed is set, and counts its calls.
@@ -25,7 +24,7 @@ func (f *fakeReads) ConfirmRead(_ context.Context, account signal.AccountID) err
 	return nil
 }
 
-func (f *fakeReads) use(o *signalhttp.Options) { o.Reads = f }
+func (f *fakeReads) use(o *config) { o.Reads = f }
 
 // immediateReads are the operations that show nothing of an account that a failover may lose, or that
 // was not confirmed where it was read. TestReadsOfRecordsAreConfirmed finds those that are missing

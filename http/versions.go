@@ -23,11 +23,14 @@ type apiVersion struct {
 
 // apiVersions lists the versions of the contract, newest first. The first is the default of
 // every account.
-var apiVersions = []apiVersion{newVersion("2026-11-01", "current")}
+var apiVersions = versions{newVersion("2026-11-01", "current")}
 
 func newVersion(name, status string) apiVersion {
 	return apiVersion{Name: name, Status: status, header: []string{name}}
 }
+
+// versions are versions of the contract, newest first.
+type versions []apiVersion
 
 type versionView struct {
 	Version  string  `json:"version"`
@@ -40,9 +43,9 @@ type versionList struct {
 	Default  string        `json:"default"`
 }
 
-// selectVersion answers in the version that the request names, or records a fault if it is
+// choose answers in the version that the request names, or records a fault if it is
 // unknown.
-func (s *Server) selectVersion(c *call) {
+func (all versions) choose(c *call) {
 	values := c.r.Header[versionHeader]
 	if len(values) == 0 || len(values) == 1 && values[0] == "" {
 		return
@@ -51,12 +54,12 @@ func (s *Server) selectVersion(c *call) {
 		c.faults.Add(request.InHeader, versionHeader, request.CodeDuplicate, "is given more than once")
 		return
 	}
-	i := slices.IndexFunc(s.versions, func(v apiVersion) bool { return v.Name == values[0] })
+	i := slices.IndexFunc(all, func(v apiVersion) bool { return v.Name == values[0] })
 	if i < 0 {
-		c.faults.Add(request.InHeader, versionHeader, request.CodeInvalidValue, request.OneOf(s.versionNames()))
+		c.faults.Add(request.InHeader, versionHeader, request.CodeInvalidValue, request.OneOf(all.names()))
 		return
 	}
-	v, h := &s.versions[i], c.Header()
+	v, h := &all[i], c.Header()
 	h[versionHeader] = v.header
 	if v.Status == "deprecated" { // RFC 9745 and RFC 8594
 		h.Set("Deprecation", "@"+strconv.FormatInt(v.DeprecatedAt.Unix(), 10))
@@ -64,14 +67,19 @@ func (s *Server) selectVersion(c *call) {
 	}
 }
 
-func (s *Server) versionNames() []string {
-	return views(s.versions, func(v *apiVersion) string { return v.Name })
+func (all versions) names() []string {
+	return views(all, func(v *apiVersion) string { return v.Name })
 }
 
-// listVersions answers GET /v1/versions.
-func (s *Server) listVersions(c *call) error {
-	list := versionList{Default: s.versions[0].Name}
-	for _, v := range s.versions {
+// Routes implements Resource.
+func (all versions) Routes() []*Route {
+	return []*Route{route("/v1/versions", methods{"GET": immediate(get("", all.list))})}
+}
+
+// list answers GET /v1/versions.
+func (all versions) list(c *call) error {
+	list := versionList{Default: all[0].Name}
+	for _, v := range all {
 		list.Versions = append(list.Versions, versionView{v.Name, v.Status, instant(v.SunsetAt)})
 	}
 	return c.value(http.StatusOK, list)

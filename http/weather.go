@@ -17,19 +17,24 @@ type Weather interface {
 	WeatherSignal(ctx context.Context, account signal.AccountID, id string) (signal.WeatherSignal, error)
 }
 
-// noWeather is the Weather of a service without weather signals.
-type noWeather struct{}
+// WeatherHandlers answer for weather signals.
+type WeatherHandlers struct{ weather Weather }
 
-func (noWeather) WeatherSignals(context.Context, catalogue.WeatherQuery) ([]signal.WeatherSignal, int, error) {
-	return nil, 0, nil
+// NewWeatherHandlers returns the handlers of weather signals. Their routes must precede those of
+// SignalHandlers, among which weather would be the ID of a signal.
+func NewWeatherHandlers(weather Weather) *WeatherHandlers { return &WeatherHandlers{weather} }
+
+// Routes implements Resource.
+func (h *WeatherHandlers) Routes() []*Route {
+	return []*Route{
+		route("/v1/signals/weather", methods{"GET": immediate(get(signal.SignalsRead, h.list,
+			"region", "commodity", "severity", "limit", "offset", "since"))}),
+		route("/v1/signals/weather/{id}", methods{"GET": immediate(get(signal.SignalsRead, h.byID))}),
+	}
 }
 
-func (noWeather) WeatherSignal(context.Context, signal.AccountID, string) (signal.WeatherSignal, error) {
-	return signal.WeatherSignal{}, signal.NotFound("weather signal")
-}
-
-// listWeather answers GET /v1/signals/weather.
-func (s *Server) listWeather(c *call) error {
+// list answers GET /v1/signals/weather.
+func (h *WeatherHandlers) list(c *call) error {
 	q := c.query
 	p := q.Page()
 	wanted := catalogue.WeatherQuery{
@@ -44,16 +49,16 @@ func (s *Server) listWeather(c *call) error {
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	items, total, err := s.o.Weather.WeatherSignals(c.r.Context(), wanted)
+	items, total, err := h.weather.WeatherSignals(c.r.Context(), wanted)
 	if err != nil {
 		return err
 	}
 	return c.value(http.StatusOK, weatherList{views(items, viewWeather), total})
 }
 
-// weatherSignal answers GET /v1/signals/weather/{id}.
-func (s *Server) weatherSignal(c *call) error {
-	w, err := s.o.Weather.WeatherSignal(c.r.Context(), c.principal.Account, c.vars["id"])
+// byID answers GET /v1/signals/weather/{id}.
+func (h *WeatherHandlers) byID(c *call) error {
+	w, err := h.weather.WeatherSignal(c.r.Context(), c.principal.Account, c.vars["id"])
 	if err != nil {
 		return err
 	}
@@ -73,6 +78,7 @@ type weatherView struct {
 	Region         string           `json:"region"`
 	Direction      signal.Direction `json:"direction"`
 	Confidence     number           `json:"confidence"`
+	Initial        number           `json:"initial_confidence"`
 	Event          weatherEventView `json:"weather_event"`
 	ExpectedImpact string           `json:"expected_impact"`
 	CreatedAt      instant          `json:"created_at"`
@@ -95,6 +101,7 @@ func viewWeather(w *signal.WeatherSignal) weatherView {
 		Region:         w.Region,
 		Direction:      w.Direction,
 		Confidence:     number(signal.RoundConfidence(w.Confidence)),
+		Initial:        number(signal.RoundConfidence(w.Initial)),
 		Event:          weatherEventView{e.Type, e.Severity, e.Location, e.ForecastDate, number(e.Deviation)},
 		ExpectedImpact: w.ExpectedImpact,
 		CreatedAt:      instant(w.CreatedAt),

@@ -10,7 +10,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
 // Identifiers of what the fakes answer with.
@@ -56,15 +55,6 @@ type (
 	fakeChallenges struct{ *fakes }
 	fakeSealer     struct{}
 )
-
-// use adds the fakes to o.
-func (f *fakes) use(o *signalhttp.Options) {
-	o.Webhooks, o.Deliveries, o.Addresses, o.Sealer, o.Envelope = fakeWebhooks{f}, fakeDeliveries{f}, fakeAddresses{f},
-		fakeSealer{}, fakeEnvelope
-	if f.challenge != nil {
-		o.Challenges = fakeChallenges{f}
-	}
-}
 
 func (f fakeChallenges) Challenge(_ context.Context, w *delivery.Webhook, secret string) error {
 	return f.challenge(w, secret)

@@ -34,18 +34,24 @@ type webhookInput struct {
 	contentType string
 }
 
-// readWebhook reads the members that a new webhook and a change have in common.
-func (s *Server) readWebhook(c *call, o *request.Object) webhookInput {
+// webhookReader reads the bodies of requests that make and change webhooks.
+type webhookReader struct {
+	addresses Addresses
+	assets    AssetSuggester // for filters
+}
+
+// read reads the members that a new webhook and a change have in common.
+func (r webhookReader) read(c *call, o *request.Object) webhookInput {
 	var in webhookInput
-	in.url = s.readURL(c.r.Context(), o)
+	in.url = r.readURL(c.r.Context(), o)
 	in.events = readEvents(o)
 	if text, ok := o.Text("description"); ok {
 		if in.description = &text; utf8.RuneCountInString(text) > delivery.MaxWebhookDescription {
 			o.Bad("description", request.CodeTooLong, request.AtMost(delivery.MaxWebhookDescription))
 		}
 	}
-	in.apiVersion, _ = request.Choice(o, "api_version", s.versionNames())
-	in.filter = s.readFilter(c, o)
+	in.apiVersion, _ = request.Choice(o, "api_version", apiVersions.names())
+	in.filter = r.readFilter(c, o)
 	if n, ok := o.Integer("max_per_minute", 0, delivery.MaxPerMinute); ok {
 		in.perMinute = &n
 	}
@@ -120,7 +126,7 @@ func (in *webhookInput) checkChange(w *delivery.Webhook, faults *request.Faults)
 }
 
 // readURL reads the URL to which deliveries are sent.
-func (s *Server) readURL(ctx context.Context, o *request.Object) string {
+func (r webhookReader) readURL(ctx context.Context, o *request.Object) string {
 	text, ok := o.Text("url")
 	if !ok {
 		return ""
@@ -131,7 +137,7 @@ func (s *Server) readURL(ctx context.Context, o *request.Object) string {
 	case n > delivery.MaxWebhookURL:
 		o.Bad("url", request.CodeTooLong, request.AtMost(delivery.MaxWebhookURL))
 	default:
-		badURL(o, "url", s.o.Addresses.CheckURL(ctx, text))
+		badURL(o, "url", r.addresses.CheckURL(ctx, text))
 	}
 	return text
 }
@@ -228,4 +234,61 @@ func (in *webhookInput) apply(w *delivery.Webhook, now time.Time) (changed bool)
 		w.DisabledAt, w.DisabledReason = now, delivery.DisabledManual
 	}
 	return true
+}
+
+// readFilter reads the filters of a webhook, or returns nil if they are missing. An object
+// without a member that has a value removes the filters.
+func (r webhookReader) readFilter(c *call, o *request.Object) *signal.Filter {
+	in, ok := o.Object("filters")
+	if !ok {
+		return nil
+	}
+	f := &signal.Filter{}
+	f.Assets, _ = in.Texts("assets", signal.MaxFilterAssets, "must be a list of assets",
+		func(item string) (code, detail string) { return checkFilterAsset(c, r.assets, item) })
+	f.Agents = readKnown(in, "agents", signal.AgentIDs())
+	f.Strategies = readKnown(in, "strategies", signal.Strategies())
+	f.Directions = readKnown(in, "directions", signal.Directions)
+	if x, ok := in.Number("min_confidence", 0, 1); ok {
+		f.MinConfidence = &x
+	}
+	if x, ok := in.Number("min_expected_r_net", -signal.MaxFilterR, signal.MaxFilterR); ok {
+		f.MinExpectedRNet = &x
+	}
+	in.Close()
+	return f
+}
+
+// readKnown reads a list of some of known, each at most once.
+func readKnown[T ~string](o *request.Object, name string, known []T) []T {
+	var list []T
+	o.Texts(name, len(known), request.SomeOf(known), func(item string) (code, detail string) {
+		switch {
+		case !slices.Contains(known, T(item)):
+			return request.CodeInvalidValue, request.OneOf(known)
+		case slices.Contains(list, T(item)):
+			return request.CodeDuplicate, "is given more than once"
+		}
+		list = append(list, T(item))
+		return "", ""
+	})
+	return list
+}
+
+// filterView is the filter of a webhook. An empty list, and a number that is null, accept all.
+type filterView struct {
+	Assets          []string           `json:"assets"`
+	Agents          []signal.AgentID   `json:"agents"`
+	Strategies      []string           `json:"strategies"`
+	Directions      []signal.Direction `json:"directions"`
+	MinConfidence   *float64           `json:"min_confidence"`
+	MinExpectedRNet *float64           `json:"min_expected_r_net"`
+}
+
+func viewFilter(f *signal.Filter) *filterView {
+	if f == nil {
+		return nil
+	}
+	return &filterView{list(f.Assets), list(f.Agents), list(f.Strategies), list(f.Directions), f.MinConfidence,
+		f.MinExpectedRNet}
 }

@@ -1,8 +1,10 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"slices"
 	"time"
@@ -21,8 +23,7 @@ type Webhooks interface {
 	// Register stores a new webhook and, unless it is nil, the answer to repeated requests.
 	// KindConflict, "limit_reached": the account has limit webhooks.
 	Register(ctx context.Context, w delivery.Webhook, limit int, answer *signal.Reply) (delivery.Webhook, error)
-	// Webhook returns a webhook with its health and its revision. KindNotFound.
-	Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error)
+	WebhookFinder
 	// Webhooks returns all webhooks of an account, newest first.
 	Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error)
 	// ChangeWebhook replaces the stored webhook if it still has the revision of w, and
@@ -31,6 +32,12 @@ type Webhooks interface {
 	ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error)
 	// RemoveWebhook removes a webhook with its deliveries. KindNotFound.
 	RemoveWebhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) error
+}
+
+// WebhookFinder finds webhooks. See persistence/deliveries.
+type WebhookFinder interface {
+	// Webhook returns a webhook with its health and its revision. KindNotFound.
+	Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error)
 }
 
 // Addresses decides where deliveries may be sent. See guard.Guard.
@@ -58,17 +65,54 @@ const (
 var errBusyWebhook = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: time.Second,
 	Message: "too many requests change this webhook at once"}
 
-// webhookID returns the ID in the path, or KindNotFound if it is malformed.
-func (c *call) webhookID() (signal.WebhookID, error) {
-	id, ok := signal.ParseWebhookID(c.vars["id"])
+// WebhookOptions are what webhooks need.
+type WebhookOptions struct {
+	Webhooks   Webhooks
+	Addresses  Addresses
+	Challenges Challenges     // nil: endpoints are not challenged
+	Assets     AssetSuggester // for filters
+	Sealer     Sealer
+	Once       *Idempotency
+	Log        *slog.Logger
+	Now        func() time.Time
+}
+
+// WebhookHandlers answer for webhooks.
+type WebhookHandlers struct {
+	o      WebhookOptions
+	reader webhookReader
+}
+
+// NewWebhookHandlers returns the handlers of webhooks.
+func NewWebhookHandlers(o WebhookOptions) *WebhookHandlers {
+	o.Log = o.Log.With("component", "http")
+	return &WebhookHandlers{o, webhookReader{o.Addresses, o.Assets}}
+}
+
+// Routes implements Resource.
+func (h *WebhookHandlers) Routes() []*Route {
+	const scope = signal.WebhooksManage
+	create := change(scope, h.create)
+	create.secret = true
+	return []*Route{
+		route("/v1/webhooks", methods{"GET": get(scope, h.list, "status", "limit", "offset"), "POST": create}),
+		route("/v1/webhooks/{id}", methods{"GET": get(scope, h.byID), "PATCH": change(scope, h.change),
+			"DELETE": change(scope, checked(h.remove))}),
+		route("/v1/webhooks/{id}/rotate-secret", methods{"POST": change(scope, h.rotateSecret)}),
+	}
+}
+
+// webhookID reads the ID of a webhook. KindNotFound if it is malformed.
+func webhookID(text string) (signal.WebhookID, error) {
+	id, ok := signal.ParseWebhookID(text)
 	if !ok {
 		return "", signal.NotFound("webhook")
 	}
 	return id, nil
 }
 
-// createWebhook answers POST /v1/webhooks.
-func (s *Server) createWebhook(c *call) error {
+// create answers POST /v1/webhooks.
+func (h *WebhookHandlers) create(c *call) error {
 	checkIdempotencyKey(c.r.Header, &c.faults)
 	body, err := c.body()
 	if err != nil {
@@ -78,7 +122,7 @@ func (s *Server) createWebhook(c *call) error {
 	if err := c.finish(request.ReadObject(body, &c.faults), func(o *request.Object) {
 		o.Require("url", "must be an absolute URL that begins with https://")
 		o.Require("events", request.SomeOf(delivery.WebhookEvents))
-		in = s.readWebhook(c, o)
+		in = h.reader.read(c, o)
 		in.secret = readSecret(o)
 		if err := message.CheckURL(in.format, in.url); err != nil && in.url != "" {
 			o.Bad("url", request.CodeFormat, err.Error())
@@ -86,22 +130,22 @@ func (s *Server) createWebhook(c *call) error {
 	}); err != nil {
 		return err
 	}
-	key := s.replyKey(c, body)
+	key := h.o.Once.key(c, body)
 	if key == nil {
-		return s.registerWebhook(c, &in, nil)
+		return h.register(c, &in, nil)
 	}
-	return s.replayOr(c, *key, func() error { return s.registerWebhook(c, &in, key) }, nil)
+	return h.o.Once.replayOr(c, *key, func() error { return h.register(c, &in, key) }, nil)
 }
 
-// registerWebhook stores a new webhook and answers. If the request has an Idempotency-Key,
+// register stores a new webhook and answers. If the request has an Idempotency-Key,
 // its answer is stored in the same step, so that no crash leads to a second webhook. It goes
 // on if the client leaves.
-func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey) error {
-	now := s.o.Now()
+func (h *WebhookHandlers) register(c *call, in *webhookInput, key *signal.ReplyKey) error {
+	now := h.o.Now()
 	w := delivery.Webhook{
 		ID:         signal.NewWebhookID(),
 		Account:    c.principal.Account,
-		APIVersion: s.versions[0].Name,
+		APIVersion: apiVersions[0].Name,
 		Status:     delivery.WebhookEnabled,
 		CreatedAt:  now,
 		UpdatedAt:  now,
@@ -111,11 +155,11 @@ func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey
 	if secret == "" {
 		secret = delivery.NewSecret()
 	}
-	if err := s.challenge(c, &w, secret); err != nil {
+	if err := h.challenge(c, &w, secret); err != nil {
 		return err
 	}
-	w.Secret = s.o.Sealer.Seal([]byte(secret), string(w.ID))
-	view := s.viewWebhook(&w)
+	w.Secret = h.o.Sealer.Seal([]byte(secret), string(w.ID))
+	view := h.view(&w)
 	view.Secret = secret
 	answer, err := encode(view)
 	if err != nil {
@@ -123,18 +167,18 @@ func (s *Server) registerWebhook(c *call, in *webhookInput, key *signal.ReplyKey
 	}
 	var kept *signal.Reply
 	if key != nil {
-		kept = s.reply(c, *key, answer, false)
+		kept = h.o.Once.reply(c, *key, answer, false)
 	}
-	if _, err := s.o.Webhooks.Register(context.WithoutCancel(c.r.Context()), w, maxWebhooks, kept); err != nil {
-		return c.urlFault(err)
+	if _, err := h.o.Webhooks.Register(context.WithoutCancel(c.r.Context()), w, maxWebhooks, kept); err != nil {
+		return urlFault(c, err)
 	}
-	s.audit(c, "webhook created", w.ID)
+	h.logChange(c, "webhook created", w.ID)
 	c.confirms = false // the answer shows what was stored and confirmed, and a secret that no other answer shows
 	return c.json(http.StatusOK, answer)
 }
 
 // urlFault returns err as a fault of the body if the URL is a duplicate.
-func (c *call) urlFault(err error) error {
+func urlFault(c *call, err error) error {
 	if signal.CodeOf(err) != signal.CodeDuplicateURL {
 		return err
 	}
@@ -148,14 +192,14 @@ func (c *call) urlFault(err error) error {
 
 // challenge challenges the URL of w if the operator requires that. An endpoint gets no
 // challenge for a webhook that would be refused anyway.
-func (s *Server) challenge(c *call, w *delivery.Webhook, secret string) error {
-	if s.o.Challenges == nil {
+func (h *WebhookHandlers) challenge(c *call, w *delivery.Webhook, secret string) error {
+	if h.o.Challenges == nil {
 		return nil
 	}
-	if err := s.o.Webhooks.CheckRegistration(c.r.Context(), w, maxWebhooks); err != nil {
-		return c.urlFault(err)
+	if err := h.o.Webhooks.CheckRegistration(c.r.Context(), w, maxWebhooks); err != nil {
+		return urlFault(c, err)
 	}
-	err := s.o.Challenges.Challenge(c.r.Context(), w, secret)
+	err := h.o.Challenges.Challenge(c.r.Context(), w, secret)
 	if e, ok := errors.AsType[*signal.Error](err); ok && e.Kind == signal.KindInvalid {
 		c.faults.Body("/url", e.Code, e.Message)
 		return c.faults.Err()
@@ -164,101 +208,101 @@ func (s *Server) challenge(c *call, w *delivery.Webhook, secret string) error {
 }
 
 // checkChange checks another URL or format of the webhook that the path names, and challenges the URL.
-func (s *Server) checkChange(c *call, in *webhookInput) error {
+func (h *WebhookHandlers) checkChange(c *call, in *webhookInput) error {
 	if in.url == "" && in.format == "" {
 		return nil
 	}
-	w, err := s.webhook(c)
+	w, err := findWebhook(c, h.o.Webhooks, c.vars["id"])
 	if err != nil {
 		return err
 	}
 	in.checkChange(&w, &c.faults)
-	if err := c.faults.Err(); err != nil || s.o.Challenges == nil {
+	if err := c.faults.Err(); err != nil || h.o.Challenges == nil {
 		return err
 	}
 	before := w
-	in.apply(&w, s.o.Now())
+	in.apply(&w, h.o.Now())
 	if w.URL == before.URL && w.Format == before.Format {
 		return nil
 	}
-	secret, err := s.o.Sealer.Open(w.Secret, string(w.ID))
+	secret, err := h.o.Sealer.Open(w.Secret, string(w.ID))
 	if err != nil {
 		return err
 	}
-	return s.challenge(c, &w, string(secret))
+	return h.challenge(c, &w, string(secret))
 }
 
-// listWebhooks answers GET /v1/webhooks.
-func (s *Server) listWebhooks(c *call) error {
+// list answers GET /v1/webhooks.
+func (h *WebhookHandlers) list(c *call) error {
 	q := c.query
 	status := request.Option(q, "status", delivery.WebhookStatuses)
 	p := q.Page()
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	list, err := s.o.Webhooks.Webhooks(c.r.Context(), c.principal.Account)
+	list, err := h.o.Webhooks.Webhooks(c.r.Context(), c.principal.Account)
 	if err != nil {
 		return err
 	}
 	list = slices.DeleteFunc(list, func(w delivery.Webhook) bool { return status != "" && w.Status != status })
-	return c.encoded(encodeList("webhooks", request.Cut(p, list), s.viewWebhook, p, len(list)))
+	return c.encoded(encodeList("webhooks", request.Cut(p, list), h.view, p, len(list)))
 }
 
-// webhookByID answers GET /v1/webhooks/{id}.
-func (s *Server) webhookByID(c *call) error {
-	w, err := s.webhook(c)
+// byID answers GET /v1/webhooks/{id}.
+func (h *WebhookHandlers) byID(c *call) error {
+	w, err := findWebhook(c, h.o.Webhooks, c.vars["id"])
 	if err != nil {
 		return err
 	}
-	return c.value(http.StatusOK, s.viewWebhook(&w))
+	return c.value(http.StatusOK, h.view(&w))
 }
 
-// webhook returns the webhook that the path names.
-func (s *Server) webhook(c *call) (delivery.Webhook, error) {
-	id, err := c.webhookID()
+// findWebhook returns a webhook of the account.
+func findWebhook(c *call, webhooks WebhookFinder, id string) (delivery.Webhook, error) {
+	parsed, err := webhookID(id)
 	if err != nil {
 		return delivery.Webhook{}, err
 	}
-	return s.o.Webhooks.Webhook(c.r.Context(), c.principal.Account, id)
+	return webhooks.Webhook(c.r.Context(), c.principal.Account, parsed)
 }
 
-// changeWebhook answers PATCH /v1/webhooks/{id}.
-func (s *Server) changeWebhook(c *call) error {
+// change answers PATCH /v1/webhooks/{id}.
+func (h *WebhookHandlers) change(c *call) error {
 	var in webhookInput
 	if err := c.decode(func(o *request.Object) {
-		in = s.readWebhook(c, o)
+		in = h.reader.read(c, o)
 		in.status, _ = request.Choice(o, "status", delivery.WebhookStatuses)
 	}); err != nil {
 		return err
 	}
-	if err := s.checkChange(c, &in); err != nil {
+	if err := h.checkChange(c, &in); err != nil {
 		return err
 	}
-	w, err := s.update(c, "webhook changed", in.apply)
+	w, err := h.update(c, "webhook changed", in.apply)
 	if err != nil {
-		return c.urlFault(err)
+		return urlFault(c, err)
 	}
-	return c.value(http.StatusOK, s.viewWebhook(&w))
+	return c.value(http.StatusOK, h.view(&w))
 }
 
 // update changes the webhook that the path names with change, which reports whether it has
 // changed anything, and logs what. It retries if another change comes first.
-func (s *Server) update(
+func (h *WebhookHandlers) update(
 	c *call, what string, change func(w *delivery.Webhook, now time.Time) bool,
 ) (delivery.Webhook, error) {
 	for range maxUpdates {
-		w, err := s.webhook(c)
+		w, err := findWebhook(c, h.o.Webhooks, c.vars["id"])
 		if err != nil {
 			return w, err
 		}
-		failing, now := w.Health, s.o.Now()
+		failing, now := w.Health, h.o.Now()
 		if !change(&w, now) {
 			return w, nil
 		}
 		w.UpdatedAt = now
-		w, err = s.o.Webhooks.ChangeWebhook(c.r.Context(), w, failing != w.Health)
+		w, err = h.o.Webhooks.ChangeWebhook(c.r.Context(), w, failing != w.Health)
 		if err == nil {
-			s.audit(c, what, w.ID)
+			h.logChange(c, what, w.ID)
 		}
 		if signal.CodeOf(err) != signal.CodeWebhookChanged {
 			return w, err
@@ -267,21 +311,21 @@ func (s *Server) update(
 	return delivery.Webhook{}, errBusyWebhook
 }
 
-// removeWebhook answers DELETE /v1/webhooks/{id}.
-func (s *Server) removeWebhook(c *call) error {
-	id, err := c.webhookID()
+// remove answers DELETE /v1/webhooks/{id}.
+func (h *WebhookHandlers) remove(c *call) error {
+	id, err := webhookID(c.vars["id"])
 	if err != nil {
 		return err
 	}
-	if err := s.o.Webhooks.RemoveWebhook(c.r.Context(), c.principal.Account, id); err != nil {
+	if err := h.o.Webhooks.RemoveWebhook(c.r.Context(), c.principal.Account, id); err != nil {
 		return err
 	}
-	s.audit(c, "webhook removed", id)
+	h.logChange(c, "webhook removed", id)
 	return c.noContent()
 }
 
 // rotateSecret answers POST /v1/webhooks/{id}/rotate-secret.
-func (s *Server) rotateSecret(c *call) error {
+func (h *WebhookHandlers) rotateSecret(c *call) error {
 	var secret string
 	if _, err := c.decodeOptional(func(o *request.Object) { secret = readSecret(o) }); err != nil {
 		return err
@@ -289,14 +333,84 @@ func (s *Server) rotateSecret(c *call) error {
 	if secret == "" {
 		secret = delivery.NewSecret()
 	}
-	w, err := s.update(c, "webhook secret rotated", func(w *delivery.Webhook, now time.Time) bool {
+	w, err := h.update(c, "webhook secret rotated", func(w *delivery.Webhook, now time.Time) bool {
 		w.PreviousSecret, w.PreviousUntil = w.Secret, now.Add(secretOverlap)
-		w.Secret = s.o.Sealer.Seal([]byte(secret), string(w.ID))
+		w.Secret = h.o.Sealer.Seal([]byte(secret), string(w.ID))
 		return true
 	})
 	if err != nil {
 		return err
 	}
-	c.confirms = false // as in registerWebhook
+	c.confirms = false // as in register
 	return c.value(http.StatusOK, secretView{w.ID, secret, instant(w.PreviousUntil)})
+}
+
+// logChange logs a change of a webhook by the caller, without the URL of the endpoint, which may
+// hold a secret.
+func (h *WebhookHandlers) logChange(c *call, what string, webhook signal.WebhookID) {
+	attrs := []slog.Attr{slog.String("account", string(c.principal.Account)), slog.String("webhook", string(webhook))}
+	if c.principal.Session != "" {
+		attrs = append(attrs, slog.String("session", string(c.principal.Session)))
+	} else {
+		attrs = append(attrs, slog.String("key", string(c.principal.Key)))
+	}
+	attrs = append(attrs, slog.String("address", c.address), slog.String("request", c.id))
+	h.o.Log.LogAttrs(c.r.Context(), slog.LevelInfo, what, attrs...)
+}
+
+// webhookView is a webhook. Its secret is only in the answer to its registration.
+type webhookView struct {
+	ID             signal.WebhookID         `json:"webhook_id"`
+	URL            string                   `json:"url"`
+	Events         []signal.EventType       `json:"events"`
+	Description    *string                  `json:"description"`
+	APIVersion     string                   `json:"api_version"`
+	Format         delivery.Format          `json:"format"`
+	ChatID         *string                  `json:"chat_id"`
+	Template       *string                  `json:"template"`
+	ContentType    *string                  `json:"content_type"`
+	Filters        *filterView              `json:"filters"`
+	MaxPerMinute   *int                     `json:"max_per_minute"`
+	Status         delivery.WebhookStatus   `json:"status"`
+	DisabledAt     instant                  `json:"disabled_at"`
+	DisabledReason *delivery.DisabledReason `json:"disabled_reason"`
+	FailingSince   instant                  `json:"failing_since"`
+	HeldUntil      instant                  `json:"held_until"`
+	CreatedAt      instant                  `json:"created_at"`
+	UpdatedAt      instant                  `json:"updated_at"`
+	Secret         string                   `json:"secret,omitempty"`
+}
+
+func (h *WebhookHandlers) view(w *delivery.Webhook) webhookView {
+	held := w.Health.HeldUntil
+	if !held.After(h.o.Now()) { // the next requests decide whether it waits again
+		held = time.Time{}
+	}
+	return webhookView{
+		ID:             w.ID,
+		URL:            w.ShownURL(),
+		Events:         list(w.Events),
+		Description:    w.Description,
+		APIVersion:     w.APIVersion,
+		Format:         cmp.Or(w.Format, delivery.Standard),
+		ChatID:         orNull(w.ChatID),
+		Template:       orNull(w.Template),
+		ContentType:    orNull(w.ContentType),
+		Filters:        viewFilter(w.Filter),
+		MaxPerMinute:   orNull(w.Rate()),
+		Status:         w.Status,
+		DisabledAt:     instant(w.DisabledAt),
+		DisabledReason: orNull(w.DisabledReason),
+		FailingSince:   instant(w.Health.FailingSince),
+		HeldUntil:      instant(held),
+		CreatedAt:      instant(w.CreatedAt),
+		UpdatedAt:      instant(w.UpdatedAt),
+	}
+}
+
+// secretView is the answer to a rotation of the secret.
+type secretView struct {
+	ID                      signal.WebhookID `json:"webhook_id"`
+	Secret                  string           `json:"secret"`
+	PreviousSecretExpiresAt instant          `json:"previous_secret_expires_at"`
 }

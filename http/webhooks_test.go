@@ -12,7 +12,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 )
 
 const (
@@ -274,7 +273,7 @@ func TestChangesOfWebhooks(t *testing.T) {
 				return w, nil
 			}
 			a := do(t, newServer(t, f,
-				func(o *signalhttp.Options) { o.Now = func() time.Time { return now } }), "PATCH", aWebhook, test.body)
+				func(o *config) { o.Now = func() time.Time { return now } }), "PATCH", aWebhook, test.body)
 			var want *delivery.Webhook
 			if test.change != nil {
 				w := test.before
@@ -431,14 +430,4 @@ var everyWebhookRequest = []struct{ method, path, body string }{
 	{"GET", aDelivery, ""},
 	{"POST", aDelivery + "/retry", ""},
 	{"POST", aDelivery + "/cancel", ""},
-}
-
-func TestWithoutAStoreThereAreNoWebhooks(t *testing.T) {
-	t.Parallel()
-	s := newServer(t, &fakes{}, func(o *signalhttp.Options) { o.Webhooks = nil })
-	for _, route := range s.Routes() {
-		if strings.Contains(route, "webhooks") {
-			t.Errorf("there is %s", route)
-		}
-	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
-// Witnesses keeps the signatures of witnesses. See notary.Witnesses.
+// Witnesses keeps the signatures of witnesses. See checkpoints.Witnesses.
 type Witnesses interface {
 	// Count returns the number of trusted witnesses.
 	Count() int
@@ -34,8 +34,8 @@ type witnessList struct {
 }
 
 // listWitnesses answers GET /v1/log/witness.
-func (s *Server) listWitnesses(c *call) error {
-	all, err := s.o.Witnesses.List(c.r.Context())
+func (h *RecordHandlers) listWitnesses(c *call) error {
+	all, err := h.witnesses.List(c.r.Context())
 	if err != nil {
 		return err
 	}
@@ -45,7 +45,7 @@ func (s *Server) listWitnesses(c *call) error {
 }
 
 // countersign answers POST /v1/log/witness.
-func (s *Server) countersign(c *call) error {
+func (h *RecordHandlers) countersign(c *call) error {
 	var signed string
 	if err := c.decode(func(o *request.Object) {
 		const rule = "must be a signed checkpoint: the text of GET /v1/log/checkpoint, with a line of your signature added"
@@ -55,13 +55,13 @@ func (s *Server) countersign(c *call) error {
 	}); err != nil {
 		return err
 	}
-	if s.o.Witnesses.Count() == 0 {
+	if h.witnesses.Count() == 0 {
 		return notFound("witness", "this service trusts none; its operator lists their public keys in record.witnesses")
 	}
-	if err := s.o.Witnesses.Add(c.r.Context(), []byte(signed)); err != nil {
+	if err := h.witnesses.Add(c.r.Context(), []byte(signed)); err != nil {
 		return badNote(c, err)
 	}
-	return s.listWitnesses(c)
+	return h.listWitnesses(c)
 }
 
 // badNote returns the fault of a note that cannot be stored.

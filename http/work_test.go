@@ -15,7 +15,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
@@ -29,10 +28,6 @@ type workFakes struct {
 }
 
 type fakeWork struct{ *workFakes }
-
-func (f *workFakes) addWork(o *signalhttp.Options) {
-	o.Work, o.Scorecards, o.Audits = fakeWork{f}, fakeWork{f}, fakeWork{f}
-}
 
 func (f fakeWork) SubmitScan(ctx context.Context, req signal.RunRequest, assets []string) (signal.Job, error) {
 	if ctx.Err() != nil {

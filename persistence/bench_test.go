@@ -35,7 +35,7 @@ func openLog(t *testing.T, s *Store, o eventlog.LogOptions) *eventlog.Log {
 // take takes the lease of partition p for a minute.
 func take(t *testing.T, s *Store, p int) int64 {
 	t.Helper()
-	return storetest.Take(t, s.Logs, p, "a", time.Minute)
+	return storetest.Take(t, s.Logs.Leases, p, "a", time.Minute)
 }
 
 // errOf and errOf2 return the error of a call without its results.

@@ -136,10 +136,7 @@ func (b *clusterBench) testMarket(t *testing.T) {
 	}
 	last := marketdata.Tick{Price: 5, Time: 1}
 	appended := []marketdata.AssetTick{{Asset: "BTC", Tick: last}, {Asset: "ETH", Tick: last}}
-	if err := m.AppendTicks(ctx, epoch, appended[:1]); err != nil {
-		t.Fatal(err)
-	}
-	if err := m.AppendRound(ctx, epoch, appended[1:]); err != nil {
+	if err := m.AppendRound(ctx, epoch, appended); err != nil {
 		t.Fatal(err)
 	}
 	given := &redis.XAddArgs{Stream: b.store.Client.MarketBarsKey(), Values: []string{"asset", "BTC"}}
@@ -337,7 +334,7 @@ func (b *clusterBench) testSessions(t *testing.T) {
 
 func (b *clusterBench) testWebhooks(t *testing.T) {
 	ctx, p := t.Context(), 7
-	h, account := deliveries.New(b.store.Logs, b.log), storetest.AccountIn(b.store.Client, 7)
+	h, account := deliveries.New(b.store.Client, b.log), storetest.AccountIn(b.store.Client, 7)
 	epoch := take(t, b.store, p)
 	must := func(what string, err error) {
 		t.Helper()
@@ -345,32 +342,32 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 			t.Fatalf("%s: %v", what, err)
 		}
 	}
-	w, err := h.Register(ctx, storetest.Webhook(account), 1, nil)
+	w, err := h.Settings.Register(ctx, storetest.Webhook(account), 1, nil)
 	must("register", err)
-	w, err = h.ChangeWebhook(ctx, w, true)
+	w, err = h.Settings.ChangeWebhook(ctx, w, true)
 	must("change", err)
-	list, err := h.Webhooks(ctx, account)
+	list, err := h.Settings.Webhooks(ctx, account)
 	if d := cmp.Diff([]delivery.Webhook{w}, list); d != "" || err != nil {
 		t.Errorf("webhooks %v (-want +got):\n%s", err, d)
 	}
-	if accounts, err := h.AccountsWithWebhooks(ctx, p); len(accounts) != 1 || err != nil {
+	if accounts, err := h.Settings.AccountsWithWebhooks(ctx, p); len(accounts) != 1 || err != nil {
 		t.Errorf("accounts %v, %v", accounts, err)
 	}
 	e := signal.NewEventID()
 	d := storetest.Delivery(&w, e, storetest.Milli(0))
 	batch := []delivery.EventDeliveries{{Event: e, Body: []byte("{}"), Deliveries: []delivery.Delivery{d}}}
-	must("store deliveries", h.StoreDeliveries(ctx, p, epoch, batch))
+	must("store deliveries", h.Queue.StoreDeliveries(ctx, p, epoch, batch))
 	second := storetest.Delivery(&w, signal.NewEventID(), storetest.Milli(1))
-	must("create delivery", h.CreateDelivery(ctx, second, []byte("{}")))
-	if due, err := h.DueEndpoints(ctx, p, storetest.Milli(1), 0, 9); len(due) != 1 || err != nil {
+	must("create delivery", h.Changes.CreateDelivery(ctx, second, []byte("{}")))
+	if due, err := h.Queue.DueEndpoints(ctx, p, storetest.Milli(1), 0, 9); len(due) != 1 || err != nil {
 		t.Errorf("due webhooks %v, %v", due, err)
 	}
-	if due, _, err := h.DueDeliveries(ctx, p, account, w.ID, storetest.Milli(1), 9, nil); len(due) != 2 || err != nil {
+	if due, _, err := h.Queue.DueDeliveries(ctx, p, account, w.ID, storetest.Milli(1), 9, nil); len(due) != 2 || err != nil {
 		t.Errorf("due deliveries %v, %v", due, err)
 	}
 	disabled := w
 	disabled.Status, disabled.DisabledReason = delivery.WebhookDisabled, delivery.DisabledFailing
-	left, err := h.StoreOutcomes(ctx, p, epoch, delivery.Outcomes{
+	left, err := h.Queue.StoreOutcomes(ctx, p, epoch, delivery.Outcomes{
 		Account: account, Webhook: w.ID, Disabled: &disabled,
 		Deliveries: []delivery.Delivery{storetest.Attempted(d, 500, storetest.Milli(2), time.Time{})},
 		Health:     &delivery.WebhookHealth{FailingSince: b.store.Client.Now(), Failures: 5},
@@ -380,46 +377,46 @@ func (b *clusterBench) testWebhooks(t *testing.T) {
 	if len(left) != 0 || err != nil {
 		t.Errorf("outcomes left out: %v, %v", left, err)
 	}
-	got, err := h.Webhook(ctx, account, w.ID)
+	got, err := h.Settings.Webhook(ctx, account, w.ID)
 	if got.Status != delivery.WebhookDisabled || got.Health.Failures != 5 || err != nil {
 		t.Errorf("disabled: %+v, %v", got, err)
 	}
-	_, err = h.RetryDelivery(ctx, account, w.ID, d.ID)
+	_, err = h.Changes.RetryDelivery(ctx, account, w.ID, d.ID)
 	must("retry", err)
-	_, err = h.CancelDelivery(ctx, account, w.ID, d.ID)
+	_, err = h.Changes.CancelDelivery(ctx, account, w.ID, d.ID)
 	must("cancel", err)
-	n, err := h.RetryDeliveries(ctx, account, w.ID, delivery.RetryQuery{Status: delivery.Failed})
+	n, err := h.Changes.RetryDeliveries(ctx, account, w.ID, delivery.RetryQuery{Status: delivery.Failed})
 	if n != 1 || err != nil {
 		t.Errorf("%d are tried again, %v; want 1", n, err)
 	}
-	_, total, err := h.Deliveries(ctx, account, w.ID, delivery.Query{Type: d.Type, Limit: 1})
+	_, total, err := h.History.Deliveries(ctx, account, w.ID, delivery.Query{Type: d.Type, Limit: 1})
 	if total != 2 || err != nil {
 		t.Errorf("%d deliveries, %v; want 2", total, err)
 	}
-	if n, err := h.CancelDeliveries(ctx, account, w.ID); n != 2 || err != nil {
+	if n, err := h.Changes.CancelDeliveries(ctx, account, w.ID); n != 2 || err != nil {
 		t.Errorf("%d were cancelled, %v; want 2", n, err)
 	}
-	failed, total, err := h.Deliveries(ctx, account, w.ID, delivery.Query{Status: delivery.Failed, Limit: 9})
+	failed, total, err := h.History.Deliveries(ctx, account, w.ID, delivery.Query{Status: delivery.Failed, Limit: 9})
 	if len(failed) != 2 || total != 2 || err != nil {
 		t.Errorf("%d of %d failed, %v", len(failed), total, err)
 	}
-	mails, _, err := h.DueMails(ctx, p, b.store.Client.Now().Add(time.Second), 9)
+	mails, _, err := h.Mails.DueMails(ctx, p, b.store.Client.Now().Add(time.Second), 9)
 	if len(mails) != 1 || err != nil {
 		t.Fatalf("mails %v, %v", mails, err)
 	}
-	must("mail", h.StoreMailOutcome(ctx, p, epoch, mails[0], time.Time{}))
-	if more, err := h.PruneDeliveries(ctx, p, epoch, w.ID, time.Hour, 1, 0); more || err != nil {
+	must("mail", h.Mails.StoreMailOutcome(ctx, p, epoch, mails[0], time.Time{}))
+	if more, err := h.Retention.PruneDeliveries(ctx, p, epoch, w.ID, time.Hour, 1, 0); more || err != nil {
 		t.Errorf("prune: %v, %v", more, err)
 	}
-	if stats, err := h.WebhookStats(ctx); stats.Disabled < 1 || err != nil {
+	if stats, err := h.Stats.WebhookStats(ctx); stats.Disabled < 1 || err != nil {
 		t.Errorf("counts %+v, %v", stats, err)
 	}
-	must("remove", h.RemoveWebhook(ctx, account, w.ID))
+	must("remove", h.Settings.RemoveWebhook(ctx, account, w.ID))
 	for more := true; more; {
-		more, err = h.EraseWebhooks(ctx, p, epoch)
+		more, err = h.Retention.EraseWebhooks(ctx, p, epoch)
 		must("erase", err)
 	}
-	if accounts, err := h.AccountsWithWebhooks(ctx, p); len(accounts) != 0 || err != nil {
+	if accounts, err := h.Settings.AccountsWithWebhooks(ctx, p); len(accounts) != 0 || err != nil {
 		t.Errorf("accounts %v, %v", accounts, err)
 	}
 }

@@ -39,8 +39,11 @@ func newClusterBench(t *testing.T) *clusterBench {
 // single server. Each script is then run again while its slot is being moved.
 func TestOnCluster(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	b := newClusterBench(t)
-	if err := b.store.Client.Ready(t.Context()); err != nil {
+	if err := b.store.Client.Readiness.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.store.Client.SyncClock(t.Context()); err != nil {
@@ -149,7 +152,7 @@ func (b *clusterBench) testLeases(t *testing.T) {
 		leases = append(leases, cluster.Lease{Partition: p, Epoch: take(t, s, p)})
 	}
 	for range 2 { // the servers may not know the script
-		for _, err := range s.Logs.RenewLeases(ctx, "a", leases, time.Minute) {
+		for _, err := range s.Logs.Leases.RenewLeases(ctx, "a", leases, time.Minute) {
 			if err != nil {
 				t.Errorf("renew: %v", err)
 			}
@@ -163,37 +166,37 @@ func (b *clusterBench) testLeases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := s.Logs.ContinuedLogs(ctx, after); !slices.Contains(got, 9) || err != nil {
+	if got, err := s.Logs.Positions.ContinuedLogs(ctx, after); !slices.Contains(got, 9) || err != nil {
 		t.Errorf("logs that go on: %v, %v", got, err)
 	}
 	after[9] = last
-	if got, err := s.Logs.ContinuedLogs(ctx, after); slices.Contains(got, 9) || err != nil {
+	if got, err := s.Logs.Positions.ContinuedLogs(ctx, after); slices.Contains(got, 9) || err != nil {
 		t.Errorf("logs that go on after the last event of partition 9: %v, %v", got, err)
 	}
 	at := signal.Position{MS: 5, Seq: 7}
 	for i, l := range leases {
 		p, epoch := l.Partition, l.Epoch
 		leases[i].Position = at
-		if err := s.Logs.StoreOwnerPosition(ctx, p, epoch, at); err != nil {
+		if err := s.Logs.Positions.StoreOwnerPosition(ctx, p, epoch, at); err != nil {
 			t.Errorf("store position: %v", err)
 		}
-		if got, err := s.Logs.OwnerPosition(ctx, p); got != at || err != nil {
+		if got, err := s.Logs.Positions.OwnerPosition(ctx, p); got != at || err != nil {
 			t.Errorf("position is %v, %v; want %v", got, err, at)
 		}
-		if _, owner, err := s.Logs.TakeLease(ctx, p, "b", time.Minute); owner != "a" || err != nil {
+		if _, owner, err := s.Logs.Leases.TakeLease(ctx, p, "b", time.Minute); owner != "a" || err != nil {
 			t.Errorf("another node finds the owner %q, %v", owner, err)
 		}
 	}
-	if err := s.Logs.ReleaseLeases(ctx, "a", leases); err != nil {
+	if err := s.Logs.Leases.ReleaseLeases(ctx, "a", leases); err != nil {
 		t.Errorf("release: %v", err)
 	}
 	for _, l := range leases {
 		p, epoch := l.Partition, l.Epoch
-		storetest.Take(t, s.Logs, p, "b", time.Minute)
-		if node, newer, err := s.Logs.Owner(ctx, p); node != "b" || newer <= epoch || err != nil {
+		storetest.Take(t, s.Logs.Leases, p, "b", time.Minute)
+		if node, newer, err := s.Logs.Leases.Owner(ctx, p); node != "b" || newer <= epoch || err != nil {
 			t.Errorf("owner is %s with epoch %d, %v", node, newer, err)
 		}
-		err := s.Logs.StoreOwnerPosition(ctx, p, epoch, at)
+		err := s.Logs.Positions.StoreOwnerPosition(ctx, p, epoch, at)
 		storetest.WantKind(t, "a position of the former owner", err, signal.KindConflict)
 		// The epoch also fences appends.
 		fenced := storetest.Noted(storetest.AccountIn(s.Client, p), "late")
@@ -206,32 +209,32 @@ func (b *clusterBench) testLeases(t *testing.T) {
 func (b *clusterBench) testNodes(t *testing.T) {
 	ctx := t.Context()
 	for range 2 {
-		if err := b.store.Logs.Install(ctx); err != nil {
+		if err := b.store.Client.Installation.Install(ctx); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i, node := range []string{"a", "b"} {
-		if m, err := b.store.Logs.AnnounceNode(ctx, node, time.Minute, false); len(m.Live) != i+1 || err != nil {
+		if m, err := b.store.Logs.Nodes.AnnounceNode(ctx, node, time.Minute, false); len(m.Live) != i+1 || err != nil {
 			t.Errorf("live nodes: %v, %v", m.Live, err)
 		}
 	}
 	assignment := cluster.Assignment{Version: 1, Nodes: []string{"b"}, Owners: []string{"b"}}
-	if stored, err := b.store.Logs.AssignPartitions(ctx, assignment); !stored || err != nil {
+	if stored, err := b.store.Logs.Nodes.AssignPartitions(ctx, assignment); !stored || err != nil {
 		t.Errorf("assign: %v, %v", stored, err)
 	}
-	if nodes, _, err := b.store.Logs.Nodes(ctx); len(nodes) != 2 || err != nil {
+	if nodes, _, err := b.store.Logs.Nodes.List(ctx); len(nodes) != 2 || err != nil {
 		t.Errorf("nodes: %v, %v", nodes, err)
 	}
-	if live, err := b.store.Logs.ProcessLive(ctx, "b", b.store.Client.Nonce); !live || err != nil {
+	if live, err := b.store.Logs.Nodes.ProcessLive(ctx, "b", b.store.Client.Nonce); !live || err != nil {
 		t.Errorf("the process is live: %v, %v", live, err)
 	}
-	if err := b.store.Logs.LeaveNode(ctx, "a"); err != nil {
+	if err := b.store.Logs.Nodes.LeaveNode(ctx, "a"); err != nil {
 		t.Error(err)
 	}
-	if m, err := b.store.Logs.AnnounceNode(ctx, "b", time.Minute, true); len(m.Live) != 1 || err != nil {
+	if m, err := b.store.Logs.Nodes.AnnounceNode(ctx, "b", time.Minute, true); len(m.Live) != 1 || err != nil {
 		t.Errorf("live nodes: %v, %v", m.Live, err)
 	}
-	b.store.Logs.LeaveNode(ctx, "b")
+	b.store.Logs.Nodes.LeaveNode(ctx, "b")
 }
 
 func (b *clusterBench) testDueRuns(t *testing.T) {
@@ -266,7 +269,7 @@ func (b *clusterBench) testErasing(t *testing.T) {
 		fillAccount(t, s, b.log, epoch, other, i)
 	}
 	before := eraseState(t, s, other)
-	if err := s.BeginErase(ctx, 1, epoch, deleted, s.Client.Now().Add(-2*eraseGrace)); err != nil {
+	if err := s.Eraser.BeginErase(ctx, 1, epoch, deleted, s.Client.Now().Add(-2*eraseGrace)); err != nil {
 		t.Fatal(err)
 	}
 	if wait := eraseAll(t, s, epoch); wait >= 0 {
@@ -289,7 +292,7 @@ func (b *clusterBench) testTrimming(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Logs.StoreOwnerPosition(ctx, 2, epoch, at); err != nil {
+	if err := s.Logs.Positions.StoreOwnerPosition(ctx, 2, epoch, at); err != nil {
 		t.Fatal(err)
 	}
 	trimAll := eventlog.TrimOptions{Keep: time.Nanosecond, MaxEntries: 1, Retention: time.Nanosecond}
@@ -324,13 +327,13 @@ func (b *clusterBench) testGauges(t *testing.T) {
 	if _, err := b.log.Append(t.Context(), change); err != nil {
 		t.Fatal(err)
 	}
-	if err := b.store.UpdateGauges(t.Context()); err != nil {
+	if err := b.store.Gauges.Update(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := testutil.ToFloat64(b.store.streams.length.WithLabelValues("signals", "")); n < 1 {
+	if n := testutil.ToFloat64(b.store.Gauges.streams.length.WithLabelValues("signals", "")); n < 1 {
 		t.Errorf("the gauge shows %v signals", n)
 	}
-	if n := testutil.ToFloat64(b.store.sizes.bytes.WithLabelValues("06")); n < 100 {
+	if n := testutil.ToFloat64(b.store.Gauges.sizes.bytes.WithLabelValues("06")); n < 100 {
 		t.Errorf("partition 6 has %v bytes", n)
 	}
 }

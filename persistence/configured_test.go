@@ -72,6 +72,9 @@ func await(t *testing.T, ok func() bool) {
 // cluster.conf on a cluster.
 func TestConfiguredRedis(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	appends := func(url string, replicas int) func() bool {
 		store := openStore(t, Options{URL: url, Partitions: 2, WaitReplicas: replicas})
 		log := openLog(t, store, eventlog.LogOptions{AppendTimeout: time.Second})

@@ -25,12 +25,11 @@
 //
 // # Keys
 //
-// The part in braces is the hash tag: keys with the same tag lie in one slot of a Redis
-// Cluster, so that one script may use them. NN is the partition of the account, from
-// Client.Partition. redisclient/keys.go makes the names, and a test compares them with this table. It
-// has the former names: in a new installation the tags of partitions, of credentials and of the
-// market end with letters, {p07-qb}, {auth-ex}, {market-vz}, so that any number of masters gets even
-// shares (redisclient/tags.go). The record {node}:installation decides.
+// redisclient/keys.go makes the names of all keys, and a test compares them with this table. The part in
+// braces is the hash tag: keys with the same tag lie in one slot of a Redis Cluster, so that one script
+// may use them. NN is the partition of the account. The table leaves out the letters with which the tags
+// of partitions, of credentials and of the market end ({p07-qb}, {auth-ex}, {market-vz}). They spread
+// the slots evenly over any number of masters (redisclient/tags.go). {auth}:ended has none.
 //
 //	key                           type   content                                        lifetime
 //	{pNN}:events                  stream event log: h = routing fields, d = payload     1 h and 1 M entries

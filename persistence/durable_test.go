@@ -85,7 +85,7 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	ended := func(id signal.SessionID) func(s *Store) error {
 		return func(s *Store) error { return notFound(session(id)(s)) }
 	}
-	epoch, _, err := plain.Logs.TakeLease(ctx, record.SigningPartition, "signer", time.Minute)
+	epoch, _, err := plain.Logs.Leases.TakeLease(ctx, record.SigningPartition, "signer", time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 		},
 			func(s *Store) error { return errOf2(audits.New(s.Client).Audit(ctx, user.ID)) }, false},
 		{"remove webhook again", func(s *Store, l *eventlog.Log) error {
-			return notFound(deliveries.New(s.Logs, l).RemoveWebhook(ctx, user.ID, signal.NewWebhookID()))
+			return notFound(deliveries.New(s.Client, l).Settings.RemoveWebhook(ctx, user.ID, signal.NewWebhookID()))
 		}, nil, false},
 	}
 }
@@ -327,9 +327,9 @@ func TestClusterWithoutMasters(t *testing.T) {
 	for _, c := range changesToAcknowledge(t, plain) {
 		storetest.WantKind(t, c.name, c.do(s, l), signal.KindUnavailable)
 	}
-	err := s.Client.Confirmed(t.Context(), plain.Client.ConfirmAuthKey(), signal.NotFound("key"))
+	err := s.Client.Durable.Confirmed(t.Context(), plain.Client.ConfirmAuthKey(), signal.NotFound("key"))
 	storetest.WantKind(t, "an earlier change", err, signal.KindUnavailable)
-	if s.Client.Ready(t.Context()) == nil {
+	if s.Client.Readiness.Check(t.Context()) == nil {
 		t.Error("it is ready")
 	}
 }
@@ -401,7 +401,7 @@ func withoutReplicas(t *testing.T, accept bool, check func(c acknowledged, plain
 	changes := changesToAcknowledge(t, plain)
 	first := signal.ReplyKey{Method: "POST", Path: "/", Key: "first"}
 	_ = s.Requests.SaveReply(t.Context(), signal.NewAccountID(), &signal.Reply{ReplyKey: first, Status: 200, Body: []byte("{}")})
-	if !s.Client.Degraded() {
+	if !s.Client.Replicas.Missing() {
 		t.Fatal("it is not known that the replica is missing")
 	}
 	for _, c := range changes {

@@ -73,10 +73,6 @@ var eraseStages = slices.Concat(erasePass, []eraseStage{nil}, erasePass,
 // erasingVersion is the first word of a stored state.
 const erasingVersion = "4"
 
-// earlierStages has, by version of the state, how many stages there were and which of them
-// waited for the grace. Version 1 had no webhooks, version 2 no schedules, version 3 no salts.
-var earlierStages = map[string]struct{ stages, grace int }{"1": {11, 4}, "2": {15, 6}, "3": {17, 7}}
-
 func (e erasing) String() string {
 	return fmt.Sprint(erasingVersion, " ", e.deleted.UnixMilli(), " ", e.stage, " ", e.cursor)
 }
@@ -86,39 +82,33 @@ func NewErasing(deleted time.Time) string { return erasing{deleted: deleted}.Str
 
 func parseErasing(s string) (erasing, error) {
 	words := strings.SplitN(s, " ", 4)
-	before, old := earlierStages[words[0]]
-	if len(words) != 4 || words[0] != erasingVersion && !old {
+	if len(words) != 4 || words[0] != erasingVersion {
 		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
-	}
-	stages := len(eraseStages)
-	if old {
-		stages = before.stages
 	}
 	deleted, err := strconv.ParseInt(words[1], 10, 64)
 	stage, err2 := strconv.Atoi(words[2])
-	if err != nil || err2 != nil || stage < 0 || stage >= stages {
+	if err != nil || err2 != nil || stage < 0 || stage >= len(eraseStages) {
 		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
 	}
-	e := erasing{deleted: codec.TimeOfMilli(deleted), stage: stage, cursor: words[3]}
-	if old { // its pass starts again
-		e.stage, e.cursor = 0, ""
-		if stage > before.grace {
-			e.stage = len(erasePass) + 1
-		}
-	}
-	return e, nil
+	return erasing{deleted: codec.TimeOfMilli(deleted), stage: stage, cursor: words[3]}, nil
+}
+
+// Eraser erases the records of deleted accounts.
+type Eraser struct {
+	client *redisclient.Client
+	leaves *leaves.Store
 }
 
 // BeginErase starts the erasing of account, which was deleted at the given time, in partition p.
 // EraseStep erases the records. KindConflict: another epoch holds the partition. BeginErase may
 // be called repeatedly.
-func (s *Store) BeginErase(ctx context.Context, p int, epoch int64, account signal.AccountID, deleted time.Time) error {
-	return s.noteErase(ctx, p, epoch, account, "", erasing{deleted: deleted}.String())
+func (e *Eraser) BeginErase(ctx context.Context, p int, epoch int64, account signal.AccountID, deleted time.Time) error {
+	return e.noteErase(ctx, p, epoch, account, "", erasing{deleted: deleted}.String())
 }
 
 // noteErase replaces the state from by to; "" means that there is no state.
-func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signal.AccountID, from, to string) error {
-	noted, err := eraseNoteScript.Run(ctx, s.Client.RDB, []string{s.Client.EpochKey(p), s.Client.EraseKey(p)},
+func (e *Eraser) noteErase(ctx context.Context, p int, epoch int64, account signal.AccountID, from, to string) error {
+	noted, err := eraseNoteScript.Run(ctx, e.client.RDB, []string{e.client.EpochKey(p), e.client.EraseKey(p)},
 		strconv.FormatInt(epoch, 10), string(account), from, to).Int()
 	if err != nil {
 		return redisclient.Failed(err, "note erasing in partition %d", p)
@@ -132,55 +122,55 @@ func (s *Store) noteErase(ctx context.Context, p int, epoch int64, account signa
 // EraseStep erases one chunk of records of deleted accounts from partition p. It returns after
 // how long to call it again, which is negative if nothing is left. KindConflict: another epoch
 // holds the partition.
-func (s *Store) EraseStep(ctx context.Context, p int, epoch int64) (time.Duration, error) {
-	pending, err := s.Client.RDB.HGetAll(ctx, s.Client.EraseKey(p)).Result()
+func (e *Eraser) EraseStep(ctx context.Context, p int, epoch int64) (time.Duration, error) {
+	pending, err := e.client.RDB.HGetAll(ctx, e.client.EraseKey(p)).Result()
 	if err != nil {
 		return 0, redisclient.Failed(err, "read erasings of partition %d", p)
 	}
 	next := time.Duration(-1)
 	for account, state := range pending {
-		e, err := parseErasing(state)
+		progress, err := parseErasing(state)
 		if err != nil {
 			// Start again, since the records must be erased in any case.
-			s.Client.Log.Error("an erasing is not readable", "component", "persistence", "partition", p, "err", err)
-			again := erasing{deleted: s.Client.Now()}.String()
-			return 0, s.noteErase(ctx, p, epoch, signal.AccountID(account), state, again)
+			e.client.Log.Error("an erasing is not readable", "component", "persistence", "partition", p, "err", err)
+			again := erasing{deleted: e.client.Now()}.String()
+			return 0, e.noteErase(ctx, p, epoch, signal.AccountID(account), state, again)
 		}
-		if eraseStages[e.stage] == nil {
-			if wait := e.deleted.Add(eraseGrace).Sub(s.Client.Now()); wait > 0 {
+		if eraseStages[progress.stage] == nil {
+			if wait := progress.deleted.Add(eraseGrace).Sub(e.client.Now()); wait > 0 {
 				if next < 0 || wait < next {
 					next = wait
 				}
 				continue
 			}
 		}
-		return 0, s.eraseChunkOf(ctx, erasingOf{p, epoch, signal.AccountID(account), s.Leaves}, state, e)
+		return 0, e.eraseChunkOf(ctx, erasingOf{p, epoch, signal.AccountID(account), e.leaves}, state, progress)
 	}
 	return next, nil
 }
 
-// eraseChunkOf does one step of e, which is stored as state.
-func (s *Store) eraseChunkOf(ctx context.Context, w erasingOf, state string, e erasing) error {
+// eraseChunkOf does one step of the progress that is stored as state.
+func (e *Eraser) eraseChunkOf(ctx context.Context, w erasingOf, state string, progress erasing) error {
 	cursor := ""
-	if stage := eraseStages[e.stage]; stage != nil {
+	if stage := eraseStages[progress.stage]; stage != nil {
 		var err error
-		cursor, err = stage(ctx, s.Client, w, e.cursor)
+		cursor, err = stage(ctx, e.client, w, progress.cursor)
 		if errors.Is(err, eventlog.ErrNotOwner) {
 			return err
 		}
 		if err != nil {
-			err = fmt.Errorf("erase account in partition %d, stage %d: %w", w.partition, e.stage, err)
+			err = fmt.Errorf("erase account in partition %d, stage %d: %w", w.partition, progress.stage, err)
 			return redisclient.Unavailable(err)
 		}
 	}
-	if e.cursor = cursor; cursor == "" {
-		e.stage++
+	if progress.cursor = cursor; cursor == "" {
+		progress.stage++
 	}
 	to := ""
-	if e.stage < len(eraseStages) {
-		to = e.String()
+	if progress.stage < len(eraseStages) {
+		to = progress.String()
 	}
-	return s.noteErase(ctx, w.partition, w.epoch, w.account, state, to)
+	return e.noteErase(ctx, w.partition, w.epoch, w.account, state, to)
 }
 
 func eraseWebhooks(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {

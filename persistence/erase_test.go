@@ -21,29 +21,13 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
-// An earlier version, without webhooks or schedules, may have begun: its pass starts again.
-func TestParseErasingOfEarlierVersions(t *testing.T) {
+func TestUnknownErasingsAreRefused(t *testing.T) {
 	t.Parallel()
-	at := time.UnixMilli(1795253400123).UTC()
-	for version, before := range earlierStages {
-		for stage := range before.stages {
-			want := erasing{deleted: at}
-			if stage > before.grace {
-				want.stage = 8
-			}
-			got, err := parseErasing(fmt.Sprintf("%s 1795253400123 %d 17", version, stage))
-			if err != nil || got != want {
-				t.Errorf("stage %d of version %s is read as %+v, %v; want %+v", stage, version, got, err, want)
-			}
-		}
-	}
 	if eraseStages[7] != nil || eraseStages[8] == nil {
 		t.Error("the second pass begins elsewhere")
 	}
 	for _, bad := range []string{
-		"1 1795253400123 11 ", "2 1795253400123 15 ", "3 1795253400123 17 ", "4 1795253400123 18 ",
-		"5 1795253400123 0 ",
-		"2 x 0 ", "2 1 -1 ", "2 1 0",
+		"4 1795253400123 18 ", "3 1795253400123 0 ", "5 1795253400123 0 ", "4 x 0 ", "4 1 -1 ", "4 1 0",
 	} {
 		if got, err := parseErasing(bad); err == nil {
 			t.Errorf("%q is read as %+v", bad, got)
@@ -52,9 +36,9 @@ func TestParseErasingOfEarlierVersions(t *testing.T) {
 }
 
 func FuzzParseErasing(f *testing.F) {
-	f.Add("1 1795253400123 3 17")
-	f.Add("1 -1 4 ")
-	f.Add("2 1795253400123 14 (1795253400123-5")
+	f.Add("4 1795253400123 3 17")
+	f.Add("4 -1 4 ")
+	f.Add("4 1795253400123 14 (1795253400123-5")
 	f.Fuzz(func(t *testing.T, state string) {
 		e, err := parseErasing(state)
 		if err != nil {
@@ -97,14 +81,14 @@ func TestErase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	err := s.BeginErase(ctx, 1, epoch-1, deleted, s.Client.Now())
+	err := s.Eraser.BeginErase(ctx, 1, epoch-1, deleted, s.Client.Now())
 	storetest.WantKind(t, "erasing by a former owner", err, signal.KindConflict)
 	for range 2 { // the event may come twice
-		if err := s.BeginErase(ctx, 1, epoch, deleted, s.Client.Now()); err != nil {
+		if err := s.Eraser.BeginErase(ctx, 1, epoch, deleted, s.Client.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.EraseStep(ctx, 1, epoch-1); !errors.Is(err, eventlog.ErrNotOwner) {
+	if _, err := s.Eraser.EraseStep(ctx, 1, epoch-1); !errors.Is(err, eventlog.ErrNotOwner) {
 		t.Errorf("a step of a former owner: %v", err)
 	}
 	wait := eraseAll(t, s, epoch)
@@ -128,7 +112,7 @@ func TestErase(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.deleted = e.deleted.Add(-eraseGrace)
-	if err := s.noteErase(ctx, 1, epoch, deleted, state, e.String()); err != nil {
+	if err := s.Eraser.noteErase(ctx, 1, epoch, deleted, state, e.String()); err != nil {
 		t.Fatal(err)
 	}
 	if wait := eraseAll(t, s, epoch); wait >= 0 {
@@ -161,7 +145,7 @@ func TestErase(t *testing.T) {
 			t.Errorf("key %s is left", key)
 		}
 	}
-	if _, err := s.EraseStep(ctx, 1, epoch); err != nil {
+	if _, err := s.Eraser.EraseStep(ctx, 1, epoch); err != nil {
 		t.Errorf("a step with nothing to do: %v", err)
 	}
 }
@@ -170,7 +154,7 @@ func TestErase(t *testing.T) {
 func eraseAll(t *testing.T, s *Store, epoch int64) time.Duration {
 	t.Helper()
 	for range 1000 {
-		wait, err := s.EraseStep(t.Context(), 1, epoch)
+		wait, err := s.Eraser.EraseStep(t.Context(), 1, epoch)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -219,11 +203,11 @@ func fillAccount(t *testing.T, s *Store, log *eventlog.Log, epoch int64, a signa
 // fillWebhook makes a delivery and a mail of an account, and a webhook if it has none.
 func fillWebhook(t *testing.T, s *Store, log *eventlog.Log, epoch int64, a signal.AccountID, i int) {
 	t.Helper()
-	h, ctx, p := deliveries.New(s.Logs, log), t.Context(), s.Client.Partition(a)
-	list, err := h.Webhooks(ctx, a)
+	h, ctx, p := deliveries.New(s.Client, log), t.Context(), s.Client.Partition(a)
+	list, err := h.Settings.Webhooks(ctx, a)
 	if err == nil && len(list) == 0 {
 		var w delivery.Webhook
-		w, err = h.Register(ctx, storetest.Webhook(a), 10, nil)
+		w, err = h.Settings.Register(ctx, storetest.Webhook(a), 10, nil)
 		list = append(list, w)
 	}
 	if err != nil {
@@ -232,12 +216,12 @@ func fillWebhook(t *testing.T, s *Store, log *eventlog.Log, epoch int64, a signa
 	batch := []delivery.EventDeliveries{{Event: signal.NewEventID(), Body: fmt.Append(nil, a, i)}}
 	d := storetest.Delivery(&list[0], batch[0].Event, time.UnixMilli(int64(i+1)))
 	batch[0].Deliveries = []delivery.Delivery{d}
-	if err := h.StoreDeliveries(ctx, p, epoch, batch); err != nil {
+	if err := h.Queue.StoreDeliveries(ctx, p, epoch, batch); err != nil {
 		t.Fatal(err)
 	}
 	out := delivery.Outcomes{Account: a, Webhook: d.Webhook}
 	out.Mails = []delivery.Mail{{Account: a, Webhook: d.Webhook, Tries: i}}
-	if _, err := h.StoreOutcomes(ctx, p, epoch, out); err != nil {
+	if _, err := h.Queue.StoreOutcomes(ctx, p, epoch, out); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -260,7 +244,7 @@ func eraseState(t *testing.T, s *Store, a signal.AccountID) map[string]int {
 			got["bodies"]++
 		}
 	}
-	mails, _, err := deliveries.New(s.Logs, nil).DueMails(ctx, 1, s.Client.Now().Add(time.Minute), 1000)
+	mails, _, err := deliveries.New(s.Client, nil).Mails.DueMails(ctx, 1, s.Client.Now().Add(time.Minute), 1000)
 	if n := s.Client.RDB.HLen(ctx, s.Client.MailRecordsKey(1)).Val(); err != nil || int(n) != len(mails) {
 		t.Fatalf("%d mails of %d are due, %v", len(mails), n, err)
 	}
@@ -345,7 +329,7 @@ func TestUnreadableErasingStartsAgain(t *testing.T) {
 	ctx, account := t.Context(), storetest.AccountIn(s.Client, 1)
 	epoch := take(t, s, 1)
 	s.Client.RDB.HSet(ctx, s.Client.EraseKey(1), string(account), "99 of another version")
-	if _, err := s.EraseStep(ctx, 1, epoch); err != nil {
+	if _, err := s.Eraser.EraseStep(ctx, 1, epoch); err != nil {
 		t.Fatal(err)
 	}
 	e, err := parseErasing(s.Client.RDB.HGet(ctx, s.Client.EraseKey(1), string(account)).Val())
@@ -359,13 +343,16 @@ func TestErasingWithoutRedis(t *testing.T) {
 	server := redistest.New(t)
 	s := openStore(t, Options{URL: server.URL(), Timeout: 100 * time.Millisecond})
 	server.Kill()
-	_, err := s.EraseStep(t.Context(), 1, 1)
+	_, err := s.Eraser.EraseStep(t.Context(), 1, 1)
 	storetest.WantKind(t, "erase", err, signal.KindUnavailable)
 }
 
 // Cursors of a process of Redis mean nothing to the next one, so each scan begins again after a restart.
 func TestErasingContinuesAfterARestartOfRedis(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	server := redistest.NewDurable(t)
 	s := openStore(t, Options{URL: server.URL(), Partitions: 4})
 	ctx, deleted, other := t.Context(), storetest.AccountIn(s.Client, 1), storetest.AccountIn(s.Client, 1)

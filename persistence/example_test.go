@@ -33,7 +33,7 @@ func Example_append() {
 		panic(err)
 	}
 	defer store.Client.Close()
-	if err := store.Client.Ready(ctx); err != nil {
+	if err := store.Client.Readiness.Check(ctx); err != nil {
 		panic(err)
 	}
 	log := eventlog.NewLog(store.Logs, eventlog.LogOptions{})

@@ -57,7 +57,7 @@ func newFaultBench(t *testing.T, server *redistest.Server) *faultBench {
 	})
 	b.account = storetest.AddAccount(t, b.store.Credentials, "a@example.com")
 	var err error
-	if b.webhook, err = b.hooks.Register(t.Context(), storetest.Webhook(b.account.ID), 10, nil); err != nil {
+	if b.webhook, err = b.hooks.Settings.Register(t.Context(), storetest.Webhook(b.account.ID), 10, nil); err != nil {
 		t.Fatal(err)
 	}
 	if b.schedule, err = b.schedules.AddSchedule(t.Context(), storetest.Schedule(b.account.ID), 10); err != nil {
@@ -71,7 +71,7 @@ func (b *faultBench) open(o Options) {
 	b.Helper()
 	b.store = openStore(b.T, o)
 	b.log = openLog(b.T, b.store, eventlog.LogOptions{AppendTimeout: time.Second})
-	b.hooks, b.schedules = deliveries.New(b.store.Logs, b.log), schedules.New(b.store.Client, b.log)
+	b.hooks, b.schedules = deliveries.New(b.store.Client, b.log), schedules.New(b.store.Client, b.log)
 	b.jobs, b.market = jobs.New(b.store.Client, "node", jobs.Options{}), market.New(b.store.Client)
 }
 
@@ -105,12 +105,12 @@ func (b *faultBench) reads() calls {
 	p, account := b.store.Client.Partition(b.account.ID), b.account.ID
 	accounts, until := b.store.Credentials, time.UnixMilli(2_000_000_000_000)
 	return calls{
-		"stats":         func(ctx context.Context) error { return errOf(b.store.streamStats(ctx)) },
-		"webhook":       func(ctx context.Context) error { return errOf(b.hooks.Webhook(ctx, account, b.webhook.ID)) },
-		"webhooks":      func(ctx context.Context) error { return errOf(b.hooks.Webhooks(ctx, account)) },
-		"webhook stats": func(ctx context.Context) error { return errOf(b.hooks.WebhookStats(ctx)) },
-		"due endpoints": func(ctx context.Context) error { return errOf(b.hooks.DueEndpoints(ctx, p, until, 0, 10)) },
-		"due mails":     func(ctx context.Context) error { return errOf2(b.hooks.DueMails(ctx, p, until, 10)) },
+		"stats":         func(ctx context.Context) error { return errOf(b.store.Gauges.streamStats(ctx)) },
+		"webhook":       func(ctx context.Context) error { return errOf(b.hooks.Settings.Webhook(ctx, account, b.webhook.ID)) },
+		"webhooks":      func(ctx context.Context) error { return errOf(b.hooks.Settings.Webhooks(ctx, account)) },
+		"webhook stats": func(ctx context.Context) error { return errOf(b.hooks.Stats.WebhookStats(ctx)) },
+		"due endpoints": func(ctx context.Context) error { return errOf(b.hooks.Queue.DueEndpoints(ctx, p, until, 0, 10)) },
+		"due mails":     func(ctx context.Context) error { return errOf2(b.hooks.Mails.DueMails(ctx, p, until, 10)) },
 		"schedules":     func(ctx context.Context) error { return errOf(b.schedules.Schedules(ctx, account)) },
 		"due schedules": func(ctx context.Context) error { return errOf2(b.schedules.DueSchedules(ctx, p, until, 10)) },
 		"waiting jobs":  func(ctx context.Context) error { return errOf(b.jobs.Waiting(ctx)) },
@@ -119,11 +119,11 @@ func (b *faultBench) reads() calls {
 		"keys":          func(ctx context.Context) error { return errOf(accounts.Keys(ctx, account)) },
 		"market":        func(ctx context.Context) error { return errOf(b.market.State(ctx)) },
 		"bars":          func(ctx context.Context) error { return errOf2(b.market.Bars(ctx, "BTC", signal.M5)) },
-		"position":      func(ctx context.Context) error { return errOf(b.store.Logs.OwnerPosition(ctx, p)) },
+		"position":      func(ctx context.Context) error { return errOf(b.store.Logs.Positions.OwnerPosition(ctx, p)) },
 		"unsettled":     func(ctx context.Context) error { return errOf(accounts.Unsettled(ctx, until, 10)) },
 		"clock":         b.store.Client.SyncClock,
 		"delivery": func(ctx context.Context) error {
-			err := errOf2(b.hooks.Delivery(ctx, account, b.webhook.ID, signal.NewDeliveryID()))
+			err := errOf2(b.hooks.History.Delivery(ctx, account, b.webhook.ID, signal.NewDeliveryID()))
 			if signal.KindOf(err) == signal.KindNotFound {
 				return nil
 			}
@@ -139,7 +139,7 @@ func (b *faultBench) reads() calls {
 			return errOf(b.store.Logs.ReadLog(ctx, p, signal.Position{}, 10))
 		},
 		"due deliveries": func(ctx context.Context) error {
-			return errOf2(b.hooks.DueDeliveries(ctx, p, account, b.webhook.ID, until, 10, nil))
+			return errOf2(b.hooks.Queue.DueDeliveries(ctx, p, account, b.webhook.ID, until, 10, nil))
 		},
 	}
 }
@@ -158,15 +158,15 @@ func (b *faultBench) writes() calls {
 			return b.jobs.Enqueue(ctx, storetest.Job(b.account.ID, b.store.Client.Now()), 1000, nil)
 		},
 		"lease": func(ctx context.Context) error {
-			return errOf2(b.store.Logs.TakeLease(ctx, 0, "node", time.Minute))
+			return errOf2(b.store.Logs.Leases.TakeLease(ctx, 0, "node", time.Minute))
 		},
 		"announce": func(ctx context.Context) error {
-			return errOf(b.store.Logs.AnnounceNode(ctx, "node", time.Minute, false))
+			return errOf(b.store.Logs.Nodes.AnnounceNode(ctx, "node", time.Minute, false))
 		},
 		"ticks": func(ctx context.Context) error {
 			return b.market.GiveTicks(ctx, []marketdata.AssetTick{{Asset: "BTC"}})
 		},
-		"install": b.store.Logs.Install,
+		"install": b.store.Client.Installation.Install,
 	}
 }
 
@@ -281,7 +281,7 @@ func TestRefusingRedis(t *testing.T) {
 func (b *faultBench) wantReady(reason string) {
 	b.Helper()
 	redistest.Eventually(b.T, func() bool {
-		err := b.store.Client.Ready(b.Context())
+		err := b.store.Client.Readiness.Check(b.Context())
 		got, _ := redisclient.Refusal(err)
 		return (err == nil) == (reason == "") && got == reason
 	})
@@ -338,6 +338,9 @@ func TestWrongRedisPassword(t *testing.T) {
 // that, and they succeed once it is back.
 func TestRestartingRedis(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	b := newFaultBench(t, redistest.NewDurable(t, "--enable-debug-command", "local",
 		"--loading-process-events-interval-bytes", "1024"))
 	b.server.Kill()

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // streamMetrics show the lengths of the streams and the progress of their readers.
@@ -34,14 +35,22 @@ func newStreamMetrics(r prometheus.Registerer) *streamMetrics {
 	return m
 }
 
-// UpdateGauges reads the state of the streams and the sizes of some keys from Redis. It is called
+// Gauges show the state of the streams and the sizes of keys. Without Options.Metrics they do nothing.
+type Gauges struct {
+	client    *redisclient.Client
+	positions *eventlog.Positions
+	streams   *streamMetrics // nil without Options.Metrics
+	sizes     *sizes
+}
+
+// Update reads the state of the streams and the sizes of some keys from Redis. It is called
 // every 15 s, not at each scrape, and not concurrently.
-func (s *Store) UpdateGauges(ctx context.Context) error {
-	if s.streams == nil {
+func (g *Gauges) Update(ctx context.Context) error {
+	if g.streams == nil {
 		return nil
 	}
-	m := s.streams
-	stats, err := s.streamStats(ctx)
+	m := g.streams
+	stats, err := g.streamStats(ctx)
 	if err != nil {
 		return err
 	}
@@ -52,22 +61,22 @@ func (s *Store) UpdateGauges(ctx context.Context) error {
 			m.oldest.WithLabelValues(t.Stream, t.Group).Set(t.Oldest.Seconds())
 		}
 	}
-	return s.sizes.update(ctx, s.Client, sizedKeys)
+	return g.sizes.update(ctx, g.client, sizedKeys)
 }
 
-// ResetGauges removes the values that UpdateGauges has set.
-func (s *Store) ResetGauges() {
-	if m := s.streams; m != nil {
+// Reset removes the values that Update has set.
+func (g *Gauges) Reset() {
+	if m := g.streams; m != nil {
 		m.length.Reset()
 		m.lag.Reset()
 		m.oldest.Reset()
-		s.sizes.bytes.Reset()
+		g.sizes.bytes.Reset()
 	}
 }
 
 // CountReclaimed counts jobs that another worker had before. It is the Reclaimed of jobs.Options.
-func (s *Store) CountReclaimed(n int) {
-	if s.streams != nil && n > 0 {
-		s.streams.reclaimed.WithLabelValues("jobs", eventlog.JobGroup).Add(float64(n))
+func (g *Gauges) CountReclaimed(n int) {
+	if g.streams != nil && n > 0 {
+		g.streams.reclaimed.WithLabelValues("jobs", eventlog.JobGroup).Add(float64(n))
 	}
 }

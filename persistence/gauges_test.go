@@ -26,7 +26,7 @@ func TestGaugesShowStreamsAndConnections(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.UpdateGauges(t.Context()); err != nil {
+	if err := s.Gauges.Update(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := `
@@ -70,10 +70,10 @@ func TestGaugesOfAProcessWithoutRedisEnd(t *testing.T) {
 		return n
 	}
 	for range 2 {
-		if err := s.UpdateGauges(t.Context()); err != nil || series() == 0 {
+		if err := s.Gauges.Update(t.Context()); err != nil || series() == 0 {
 			t.Errorf("%d series, %v", series(), err)
 		}
-		if s.ResetGauges(); series() != 0 {
+		if s.Gauges.Reset(); series() != 0 {
 			t.Errorf("%d series are left", series())
 		}
 	}
@@ -84,7 +84,7 @@ func TestMeasuringMakesNoErrors(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewRegistry()
 	s := openStore(t, Options{URL: redistest.New(t).URL(), Metrics: redisclient.NewMetrics(registry)})
-	if err := s.UpdateGauges(t.Context()); err != nil {
+	if err := s.Gauges.Update(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := jobs.New(s.Client, "node", jobs.Options{}).Waiting(t.Context()); n != 0 || err != nil {

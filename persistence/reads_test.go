@@ -49,7 +49,7 @@ func TestReadsWaitForReplicas(t *testing.T) {
 		"accounts":      func(ctx context.Context, s *Store) error { return errOf2(s.Credentials.Accounts(ctx, 10, 0)) },
 		"countersigned": func(ctx context.Context, s *Store) error { return errOf(s.Leaves.Countersigned(ctx)) },
 		"records":       func(ctx context.Context, s *Store) error { return s.ConfirmRead(ctx, account) },
-		"installation":  func(ctx context.Context, s *Store) error { return s.Client.ConfirmInstallation(ctx) },
+		"installation":  func(ctx context.Context, s *Store) error { return s.Client.Installation.Confirm(ctx) },
 	}
 	add := func() {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestReadsWaitForReplicas(t *testing.T) {
 			t.Parallel()
 			s := openStore(t, Options{URL: master.URL(), WaitReplicas: 1, Timeout: slowest})
 			for _, known := range []bool{false, true} { // that replicas are missing
-				if s.Client.Degraded() != known {
+				if s.Client.Replicas.Missing() != known {
 					t.Errorf("degraded %t, want %t", !known, known)
 				}
 				err := read(t.Context(), s)
@@ -104,16 +104,16 @@ func TestAFailoverToALaggingReplica(t *testing.T) {
 			proxy := redistest.NewProxy(t, master)
 			s := openStore(t, Options{URL: proxy.URL(), WaitReplicas: wait, Timeout: slowest})
 			log := openLog(t, s, eventlog.LogOptions{})
-			hooks := deliveries.New(s.Logs, log)
+			hooks := deliveries.New(s.Client, log)
 			account := signal.NewAccountID()
 			shown := func(id signal.WebhookID) error { // as a request for it is answered
-				_, err := hooks.Webhook(t.Context(), account, id)
+				_, err := hooks.Settings.Webhook(t.Context(), account, id)
 				return errors.Join(err, s.ConfirmRead(t.Context(), account))
 			}
 			register := func() (signal.WebhookID, error) {
 				w := storetest.Webhook(account)
 				w.URL += string(w.ID)
-				_, err := hooks.Register(t.Context(), w, 100, nil)
+				_, err := hooks.Settings.Register(t.Context(), w, 100, nil)
 				return w.ID, err
 			}
 			var early signal.WebhookID

@@ -47,7 +47,7 @@ func (z *sizes) update(ctx context.Context, c *redisclient.Client, limit int) er
 	if z.refused {
 		return nil
 	}
-	masters, err := c.Masters(ctx)
+	masters, err := c.Servers.Masters(ctx)
 	if err != nil {
 		return redisclient.Failed(err, "list servers")
 	}

@@ -33,7 +33,7 @@ func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	z := s.sizes
+	z := s.Gauges.sizes
 	shown := func(label string) float64 { return testutil.ToFloat64(z.bytes.WithLabelValues(label)) }
 	// A pass takes several updates, and shows nothing before its end.
 	updates := 0
@@ -63,7 +63,7 @@ func TestBytesOfPartitionsAreMeasured(t *testing.T) {
 	if err := s.Client.RDB.Del(ctx, seven, twelve).Err(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.UpdateGauges(ctx); err != nil {
+	if err := s.Gauges.Update(ctx); err != nil {
 		t.Fatal(err)
 	}
 	if got := shown("12"); math.Abs(got-100_000) > 25_000 {
@@ -86,11 +86,11 @@ func TestSizesWithoutMemoryUsage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			if err := s.UpdateGauges(ctx); err != nil {
+			if err := s.Gauges.Update(ctx); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 		}
-		if !s.sizes.refused || testutil.CollectAndCount(s.sizes.bytes) > 0 {
+		if !s.Gauges.sizes.refused || testutil.CollectAndCount(s.Gauges.sizes.bytes) > 0 {
 			t.Errorf("%s: its answer counts as a size", name)
 		}
 	}
@@ -110,7 +110,7 @@ func BenchmarkSizes(b *testing.B) {
 		}
 	}
 	for b.Loop() {
-		if err := s.sizes.update(ctx, s.Client, sizedKeys); err != nil {
+		if err := s.Gauges.sizes.update(ctx, s.Client, sizedKeys); err != nil {
 			b.Fatal(err)
 		}
 	}

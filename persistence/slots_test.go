@@ -46,9 +46,12 @@ func contents(t *testing.T, cluster *redistest.Cluster) map[string]string {
 // another node: all of it or nothing is stored, and it succeeds when the slot has been moved.
 func TestHalfMovedSlots(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	cluster := redistest.NewCluster(t, 2)
 	const partitions = 2
-	s := openStore(t, Options{URL: cluster.URL(), Partitions: partitions, EvenSlots: true})
+	s := openStore(t, Options{URL: cluster.URL(), Partitions: partitions})
 	l := openLog(t, s, eventlog.LogOptions{AppendTimeout: 300 * time.Millisecond})
 	changes := changesToAcknowledge(t, s)
 	for p := range partitions { // records in each of them
@@ -95,7 +98,7 @@ func TestHalfMovedSlots(t *testing.T) {
 func TestAccountIsDeletedWhileItsSlotMoves(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t, 2)
-	s := openStore(t, Options{URL: cluster.URL(), Partitions: 2, EvenSlots: true})
+	s := openStore(t, Options{URL: cluster.URL(), Partitions: 2})
 	a := storetest.AddAccount(t, s.Credentials, "a@example.com")
 	for i := range 5 {
 		storetest.AddKey(t, s.Credentials, a.ID, fmt.Sprint(i))
@@ -139,7 +142,7 @@ func TestAccountIsDeletedWhileItsSlotMoves(t *testing.T) {
 func TestWritesWhileASlotMoves(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t, 2)
-	s := openStore(t, Options{URL: cluster.URL(), Partitions: 2, EvenSlots: true})
+	s := openStore(t, Options{URL: cluster.URL(), Partitions: 2})
 	l := openLog(t, s, eventlog.LogOptions{AppendTimeout: time.Minute})
 	account := storetest.AccountIn(s.Client, 1)
 	append := func() {

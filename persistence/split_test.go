@@ -18,6 +18,9 @@ import (
 // once both follow the new master. So only the confirmation by all replicas keeps what is acknowledged.
 func TestMasterThatComesBackDuringItsFailover(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	const writers, replicas = 16, 2
 	w := redistest.NewWatched(t, replicas)
 	f := &failover{T: t, acknowledged: map[string]bool{}, seen: map[string]int{}}

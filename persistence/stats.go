@@ -27,14 +27,14 @@ const maxLag = 20_000
 
 // streamStats returns the state of all streams. It sends some commands per partition, so it is
 // for a collector and not for requests.
-func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
+func (g *Gauges) streamStats(ctx context.Context) ([]streamStats, error) {
 	events, signals := streamStats{Stream: "events", Group: "engine"}, streamStats{Stream: "signals"}
 	jobs := streamStats{Stream: "jobs", Group: eventlog.JobGroup}
-	now := s.Client.Now()
-	for p := range s.Client.Partitions() {
-		pipe, queue := s.Client.RDB.Pipeline(), s.Client.JobQueueKey(p)
+	now := g.client.Now()
+	for p := range g.client.Partitions() {
+		pipe, queue := g.client.RDB.Pipeline(), g.client.JobQueueKey(p)
 		var lengths []*redis.IntCmd
-		for _, key := range []string{s.Client.EventsKey(p), s.Client.SignalsKey(p), queue} {
+		for _, key := range []string{g.client.EventsKey(p), g.client.SignalsKey(p), queue} {
 			lengths = append(lengths, pipe.XLen(ctx, key))
 		}
 		_ = redisclient.Execute(ctx, pipe) // each command has its own error
@@ -47,19 +47,19 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 		}
 		if n := lengths[2].Val(); n > 0 { // else there may be no group, and the error would be counted
 			taken := int64(0)
-			if pending, err := s.Client.RDB.XPending(ctx, queue, eventlog.JobGroup).Result(); err == nil {
+			if pending, err := g.client.RDB.XPending(ctx, queue, eventlog.JobGroup).Result(); err == nil {
 				taken = pending.Count
 			} else if !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "NOGROUP") {
 				return nil, redisclient.Failed(err, "read jobs of partition %d", p)
 			}
 			jobs.Lag += max(0, n-taken)
-			entries, err := s.Client.ReadRange(ctx, queue, "-", "+", 1)
+			entries, err := g.client.ReadRange(ctx, queue, "-", "+", 1)
 			if err != nil {
 				return nil, redisclient.Unavailable(err)
 			}
 			jobs.age(now, entries)
 		}
-		if err := s.ownerStats(ctx, p, now, &events); err != nil {
+		if err := g.ownerStats(ctx, p, now, &events); err != nil {
 			return nil, err
 		}
 	}
@@ -67,14 +67,14 @@ func (s *Store) streamStats(ctx context.Context) ([]streamStats, error) {
 }
 
 // ownerStats adds the events of partition p that its owner has not taken.
-func (s *Store) ownerStats(ctx context.Context, p int, now time.Time, events *streamStats) error {
-	position, err := s.Logs.OwnerPosition(ctx, p)
+func (g *Gauges) ownerStats(ctx context.Context, p int, now time.Time, events *streamStats) error {
+	position, err := g.positions.OwnerPosition(ctx, p)
 	if err != nil {
 		return err
 	}
 	lag, page := 0, 100
 	for lag < maxLag {
-		entries, err := s.Client.ReadRange(ctx, s.Client.EventsKey(p), "("+position.String(), "+", page)
+		entries, err := g.client.ReadRange(ctx, g.client.EventsKey(p), "("+position.String(), "+", page)
 		if err != nil {
 			return redisclient.Unavailable(err)
 		}

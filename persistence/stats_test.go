@@ -18,7 +18,7 @@ func TestStreamStats(t *testing.T) {
 	if err := s.Client.SyncClock(ctx); err != nil {
 		t.Fatal(err)
 	}
-	at := storetest.FillEvents(t, rdb, 300)
+	at := storetest.FillEvents(t, rdb, s.Client.EventsKey(0), 300)
 	if _, err := log.Append(ctx, storetest.Created(storetest.Signal(storetest.AccountIn(s.Client, 1)))); err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestStreamStats(t *testing.T) {
 	rdb.XReadGroup(ctx, &redis.XReadGroupArgs{
 		Group: eventlog.JobGroup, Consumer: "n", Streams: []string{queue, ">"}, Count: 1, Block: -1,
 	})
-	got, err := s.streamStats(ctx)
+	got, err := s.Gauges.streamStats(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}

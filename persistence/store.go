@@ -16,7 +16,7 @@ import (
 type Options = redisclient.Options
 
 // Store is the connection to Redis and the records that most callers need. The other kinds of
-// records are opened from it: market.New(s.Client), deliveries.New(s.Logs, log).
+// records are opened from it: market.New(s.Client), deliveries.New(s.Client, log).
 type Store struct {
 	Client      *redisclient.Client
 	Logs        *eventlog.Store
@@ -24,9 +24,8 @@ type Store struct {
 	Signals     *signals.Store
 	Requests    *requests.Store
 	Leaves      *leaves.Store
-
-	streams *streamMetrics // nil without Options.Metrics
-	sizes   *sizes
+	Eraser      *Eraser
+	Gauges      *Gauges
 }
 
 // Open prepares the connection. It does not wait for Redis: see Ready. It fails
@@ -45,9 +44,11 @@ func Open(o Options) (*Store, error) {
 		Signals:     signals,
 		Requests:    requests.New(c, signals),
 		Leaves:      leaves.New(c),
+		Gauges:      &Gauges{client: c, positions: logs.Positions},
 	}
+	s.Eraser = &Eraser{c, s.Leaves}
 	if o.Metrics != nil {
-		s.streams, s.sizes = newStreamMetrics(o.Metrics.Registry), newSizes(o.Metrics.Registry)
+		s.Gauges.streams, s.Gauges.sizes = newStreamMetrics(o.Metrics.Registry), newSizes(o.Metrics.Registry)
 	}
 	return s, nil
 }
@@ -55,5 +56,5 @@ func Open(o Options) (*Store, error) {
 // ConfirmRead waits until replicas have what was read of an account's records before the call, except
 // of its credentials. KindUnavailable: they are missing, and that is not accepted.
 func (s *Store) ConfirmRead(ctx context.Context, account signal.AccountID) error {
-	return s.Client.ConfirmRead(ctx, s.Client.ConfirmKey(s.Client.Partition(account)))
+	return s.Client.Reads.Confirm(ctx, s.Client.ConfirmKey(s.Client.Partition(account)))
 }

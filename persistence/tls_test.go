@@ -51,7 +51,7 @@ func TestRedisByTLS(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := openStore(t, Options{URL: c.url, CAFile: f.CA, Partitions: 2})
-			redistest.Eventually(t, func() bool { return s.Client.Ready(context.Background()) == nil })
+			redistest.Eventually(t, func() bool { return s.Client.Readiness.Check(context.Background()) == nil })
 			log := openLog(t, s, eventlog.LogOptions{})
 			account := signal.NewAccountID()
 			if _, err := log.Append(t.Context(), storetest.Noted(account, "x")); err != nil {

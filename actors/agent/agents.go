@@ -26,13 +26,12 @@ type Options struct {
 	// Cost returns the cost of an entry or an exit in backtests as a share of the price,
 	// by the class of the asset; default that of backtest.DefaultCosts.
 	Cost func(class string) float64
-	// Slippage is that of backtests: how far beyond the stop a signal closes, in R.
+	// Slippage is that of backtests on 1h: how far beyond the stop a signal closes, in R.
 	Slippage float64
 	Outcomes Outcomes // nil: the confidence of an asset rests on its own outcomes alone
 	Content  Content  // writes the texts of the content agent; default the built-in writer
 
-	Disabled []signal.AgentID                      // agents that are neither listed nor run
-	Statuses map[signal.AgentID]signal.AgentStatus // where they differ from the built-in ones
+	Disabled []signal.AgentID // agents that are neither listed nor run
 
 	Timeout       time.Duration // of a run; default 30 s
 	MaxConcurrent int           // synchronous runs of an account in this process; default 20
@@ -132,7 +131,6 @@ func New(sys *engine.System, o Options) *Agents {
 		if slices.Contains(o.Disabled, agent.ID) {
 			continue
 		}
-		agent.Status = cmp.Or(o.Statuses[agent.ID], agent.Status)
 		a.catalogue = append(a.catalogue, agent)
 		exec.evaluators[agent.ID] = evaluatorOf(agent, a.trading, texts, o.Weather)
 		a.actors[agent.ID] = sys.Spawn(engine.Agent, string(agent.ID), func() engine.Actor {
@@ -273,6 +271,81 @@ func (a *Agents) await(ctx context.Context, r *run) (*signal.Signal, error) {
 	}
 }
 
+// Submit queues a run, as Run takes it, and returns its job. reply, unless nil, makes the answer that is
+// stored with the job for the request's Idempotency-Key. Errors are *signal.Error:
+// KindNotFound, KindTooMany, KindUnavailable.
+func (a *Agents) Submit(ctx context.Context, req signal.RunRequest,
+	reply func(signal.Job) *signal.Reply) (signal.Job, error) {
+	return a.submit(ctx, signal.Job{Request: req}, reply)
+}
+
+// SubmitScan queues a scan of assets by one strategy; the request names no asset. Errors
+// are those of Submit.
+func (a *Agents) SubmitScan(ctx context.Context, req signal.RunRequest, assets []string) (signal.Job, error) {
+	return a.submit(ctx, signal.Job{Kind: signal.JobScan, Request: req, Assets: assets}, nil)
+}
+
+// SubmitBacktest queues a backtest of signals made between from and to; a zero time means
+// no bound. Errors are those of Submit.
+func (a *Agents) SubmitBacktest(ctx context.Context, req signal.RunRequest, from, to time.Time) (signal.Job, error) {
+	return a.submit(ctx, signal.Job{Kind: signal.JobBacktest, Request: req, From: from, To: to}, nil)
+}
+
+// submit is Submit for jobs of all kinds.
+func (a *Agents) submit(ctx context.Context, j signal.Job, reply func(signal.Job) *signal.Reply) (signal.Job, error) {
+	if err := a.checkStrategy(j.Request); err != nil {
+		return signal.Job{}, err
+	}
+	if j.Kind == signal.JobRun { // the others make no signals
+		if err := a.checkOpen(j.Request.Account); err != nil {
+			return signal.Job{}, err
+		}
+	}
+	if a.o.Jobs == nil || j.Kind == signal.JobBacktest && a.o.History == nil {
+		return signal.Job{}, signal.Unavailable(errNoJobs)
+	}
+	if !a.begin() {
+		return signal.Job{}, signal.Stopping(errDrained)
+	}
+	defer a.running.Done()
+	j.ID, j.Run, j.Status = signal.NewJobID(), signal.NewRunID(), signal.JobQueued
+	j.CreatedAt = a.o.Now().UTC().Truncate(time.Millisecond)
+	var kept *signal.Reply
+	if reply != nil {
+		kept = reply(j)
+	}
+	if err := a.o.Jobs.Enqueue(ctx, j, a.o.MaxQueued, kept); err != nil {
+		return signal.Job{}, err
+	}
+	return j, nil
+}
+
+// Job returns a job of the account, or KindNotFound.
+func (a *Agents) Job(ctx context.Context, account signal.AccountID, id signal.JobID) (signal.Job, error) {
+	if a.o.Jobs == nil {
+		return signal.Job{}, signal.NotFound("job")
+	}
+	return a.o.Jobs.Job(ctx, account, id)
+}
+
+// Jobs lists the jobs of the account, newest first, and returns their total; status ""
+// means any.
+func (a *Agents) Jobs(ctx context.Context, account signal.AccountID, status signal.JobStatus, limit, offset int) (
+	[]signal.Job, int, error) {
+	if a.o.Jobs == nil {
+		return nil, 0, nil
+	}
+	return a.o.Jobs.Jobs(ctx, account, status, limit, offset)
+}
+
+// Work takes jobs and executes them until ctx ends. It then returns nil without waiting
+// for jobs under way, which Drain does. It continues after errors of the store.
+func (a *Agents) Work(ctx context.Context) error {
+	w := &worker{agents: a, jobs: a.o.Jobs, analyses: newAnalyst(a),
+		metrics: a.o.Metrics, log: a.o.Slog}
+	return w.run(ctx)
+}
+
 // Drain refuses new runs and jobs and waits for those under way. When ctx ends it
 // cancels them: synchronous runs end with CANCELLED, jobs are left to another
 // process. The context of Work must have ended before.
@@ -299,5 +372,44 @@ func (a *Agents) Drain(ctx context.Context) error {
 		return nil
 	case <-grace.C:
 		return ctx.Err()
+	}
+}
+
+// tooManyRuns returns the error of a run that was not admitted.
+func tooManyRuns(message string) *signal.Error {
+	return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", Message: message, RetryAfter: time.Second}
+}
+
+// quota limits the synchronous runs of an account in this process. A run gives its place
+// back before its caller gets the answer, so that a sequential client never reaches the
+// limit. Jobs are limited by the length of their queue and by their workers.
+type quota struct {
+	limit int
+
+	mu   sync.Mutex
+	runs map[signal.AccountID]int
+}
+
+func newQuota(limit int) *quota { return &quota{limit: limit, runs: make(map[signal.AccountID]int)} }
+
+// take takes a place, and returns false if the account has none left.
+func (q *quota) take(account signal.AccountID) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.runs[account]
+	if n >= q.limit {
+		return false
+	}
+	q.runs[account] = n + 1
+	return true
+}
+
+func (q *quota) give(account signal.AccountID) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if n := q.runs[account]; n > 1 {
+		q.runs[account] = n - 1
+	} else {
+		delete(q.runs, account)
 	}
 }

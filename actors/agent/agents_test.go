@@ -128,8 +128,7 @@ func TestWorkersAreBounded(t *testing.T) {
 }
 
 func TestUnknownAgents(t *testing.T) {
-	o := Options{Disabled: []signal.AgentID{"seo"},
-		Statuses: map[signal.AgentID]signal.AgentStatus{"weather": signal.AgentDeprecated}}
+	o := Options{Disabled: []signal.AgentID{"seo"}}
 	withBench(t, o, func(t *testing.T, b *bench) {
 		for _, id := range []signal.AgentID{"seo", "none", ""} {
 			req := request("BTC")
@@ -150,7 +149,7 @@ func TestUnknownAgents(t *testing.T) {
 		for _, a := range b.agents.Catalogue() {
 			got = append(got, string(a.ID)+" "+string(a.Status))
 		}
-		if diff := cmp.Diff([]string{"trading active", "weather deprecated"}, got); diff != "" {
+		if diff := cmp.Diff([]string{"trading active", "weather active"}, got); diff != "" {
 			t.Error("catalogue (-want +got):\n" + diff)
 		}
 	})
@@ -228,9 +227,7 @@ func TestStoppedAgent(t *testing.T) {
 			}()
 		}
 		time.Sleep(time.Second)
-		if err := b.sys.Shutdown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.sys.Shutdown(t.Context()))
 		if _, err := b.run(); signal.KindOf(err) != signal.KindUnavailable {
 			t.Errorf("run on a stopped agent: %v, want unavailable", err)
 		}

@@ -35,24 +35,22 @@ const (
 	scanWorkers = 4
 )
 
-// SubmitScan queues a scan of assets by one strategy; the request names no asset. Errors
-// are those of Submit.
-func (a *Agents) SubmitScan(ctx context.Context, req signal.RunRequest, assets []string) (signal.Job, error) {
-	return a.submit(ctx, signal.Job{Kind: signal.JobScan, Request: req, Assets: assets}, nil)
+// analyst executes analyses.
+type analyst struct {
+	o       *Options
+	exec    *executor
+	trading *trader
 }
 
-// SubmitBacktest queues a backtest of signals made between from and to; a zero time means
-// no bound. Errors are those of Submit.
-func (a *Agents) SubmitBacktest(ctx context.Context, req signal.RunRequest, from, to time.Time) (signal.Job, error) {
-	return a.submit(ctx, signal.Job{Kind: signal.JobBacktest, Request: req, From: from, To: to}, nil)
-}
+func newAnalyst(a *Agents) *analyst { return &analyst{o: &a.o, exec: a.exec, trading: a.trading} }
 
-// analyze executes r, an analysis, and stores its result.
-func (a *Agents) analyze(r *run) error {
+// analyze executes r, an analysis, and stores its result. known reports whether the catalogue has its
+// agent and strategy.
+func (a *analyst) analyze(r *run, known bool) error {
 	var result json.RawMessage
 	var err error
 	switch {
-	case a.checkStrategy(r.request) != nil:
+	case !known:
 		err = cancelledError("the agent was switched off")
 	case r.job.Attempt > maxAttempts:
 		err = cancelledError("the job was interrupted too often")
@@ -72,7 +70,7 @@ func (a *Agents) analyze(r *run) error {
 }
 
 // store records the end of an analysis: its result or err.
-func (a *Agents) store(r *run, result json.RawMessage, err error) error {
+func (a *analyst) store(r *run, result json.RawMessage, err error) error {
 	now := a.o.Now()
 	j := *r.job
 	j.Status, j.Result, j.CompletedAt, j.ExpiresAt = signal.JobCompleted, result, now, now.Add(a.o.JobRetention)
@@ -89,7 +87,7 @@ func (a *Agents) store(r *run, result json.RawMessage, err error) error {
 }
 
 // resultOf returns the result of an analysis. A panic fails the job and nothing else.
-func (a *Agents) resultOf(ctx context.Context, r *run) (result json.RawMessage, err error) {
+func (a *analyst) resultOf(ctx context.Context, r *run) (result json.RawMessage, err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			result, err = nil, fmt.Errorf("job panicked: %v\n%s", reason, debug.Stack())
@@ -137,7 +135,7 @@ type scanFailure struct {
 }
 
 // scan evaluates each asset as a run does. The failure of an asset is part of the result.
-func (a *Agents) scan(ctx context.Context, req *signal.RunRequest, assets []string) (scanResult, error) {
+func (a *analyst) scan(ctx context.Context, req *signal.RunRequest, assets []string) (scanResult, error) {
 	found := make([]scanned, len(assets))
 	failed := make([]*signal.RunError, len(assets))
 	var group errgroup.Group
@@ -176,7 +174,7 @@ func (s *scanned) rank() float64 {
 }
 
 // scanOne evaluates one asset. A panic is an error of that asset.
-func (a *Agents) scanOne(ctx context.Context, req *signal.RunRequest, asset string) (
+func (a *analyst) scanOne(ctx context.Context, req *signal.RunRequest, asset string) (
 	s scanned, failed *signal.RunError) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -214,7 +212,7 @@ func (a *Agents) scanOne(ctx context.Context, req *signal.RunRequest, asset stri
 }
 
 // backtest replays a strategy over the stored bars.
-func (a *Agents) backtest(ctx context.Context, r *run) (backtest.Result, error) {
+func (a *analyst) backtest(ctx context.Context, r *run) (backtest.Result, error) {
 	req := &r.request
 	seen, err := a.o.History.History(ctx, req.Asset, req.Timeframe)
 	if err != nil {
@@ -227,7 +225,7 @@ func (a *Agents) backtest(ctx context.Context, r *run) (backtest.Result, error) 
 		Risk:      req.Risk,
 		From:      milliOf(r.job.From),
 		To:        milliOf(r.job.To),
-		Slippage:  a.o.Slippage,
+		Slippage:  backtest.SlippageOn(req.Timeframe, a.o.Slippage),
 	}
 	pool, err := a.trading.pool(ctx, &seen, req.Timeframe)
 	if err != nil {

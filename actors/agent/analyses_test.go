@@ -91,9 +91,7 @@ func TestScanRanksByExpectedRAndReportsFailures(t *testing.T) {
 			t.Fatalf("queued %+v, %v", job, err)
 		}
 		var got scanResult
-		if err := json.Unmarshal(b.ends().Result, &got); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(b.ends().Result, &got))
 		want := []scanFailure{{"NOSUCH", signal.DataUnavailable}, {"PANIC", signal.Internal}, {"BUG", signal.Internal}}
 		if d := cmp.Diff(want, got.Errors); d != "" {
 			t.Errorf("errors (-want +got):\n%s", d)
@@ -212,7 +210,7 @@ func TestRunEqualsBacktestAtTheClose(t *testing.T) {
 				}
 				got := ran.Signal
 				job := &signal.Job{From: time.UnixMilli(closing), To: time.UnixMilli(closing)}
-				replayed, err := b.agents.backtest(t.Context(), &run{request: req, job: job})
+				replayed, err := newAnalyst(b.agents).backtest(t.Context(), &run{request: req, job: job})
 				if err != nil {
 					t.Fatal(name, err)
 				}

@@ -33,9 +33,7 @@ func TestContentHasNoLevelsAndItsOwnLifetime(t *testing.T) {
 					Content, Writer, Reasoning, Measure, Keyword string
 					Indicators                                   []string
 				}
-				if err := json.Unmarshal(s.Metadata, &m); err != nil {
-					t.Fatal(err)
-				}
+				must(t, json.Unmarshal(s.Metadata, &m))
 				if !strings.Contains(strings.ToLower(m.Content), "oak desk") || m.Writer != "template" ||
 					m.Measure != "checks_passed" || !strings.Contains(m.Reasoning, "not a probability") ||
 					len(m.Indicators) == 0 || m.Keyword != "oak desk" {

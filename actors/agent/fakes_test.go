@@ -304,3 +304,10 @@ func (j *fakeJobs) Waiting(context.Context) (int64, error) {
 	defer j.mu.Unlock()
 	return j.waiting, nil
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

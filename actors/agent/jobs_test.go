@@ -223,9 +223,7 @@ func TestDrainLeavesJobs(t *testing.T) {
 func TestDrainEndsWork(t *testing.T) {
 	withBench(t, Options{Metrics: NewMetrics(prometheus.NewRegistry())}, func(t *testing.T, b *bench) {
 		b.submit(request("BTC"))
-		if err := b.agents.Drain(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.agents.Drain(t.Context()))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		if err := b.agents.Work(ctx); err != nil || ctx.Err() != nil {

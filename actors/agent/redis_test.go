@@ -139,9 +139,7 @@ func TestRunOnRedis(t *testing.T) {
 		Confidence float64
 		Metadata   json.RawMessage
 	}
-	if err := json.Unmarshal(created.Data, &data); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(created.Data, &data))
 	if data.Asset != req.Asset || data.Confidence != got.Signal.Confidence ||
 		string(data.Metadata) != string(got.Signal.Metadata) {
 		t.Errorf("payload is %s", created.Data)
@@ -228,9 +226,7 @@ func TestJobsSurviveRedis(t *testing.T) {
 	r := redistest.NewDurable(t)
 	// With everysec, Redis answers before it writes while the disk is busy with the
 	// last second, so a killed one may lose what it has acknowledged.
-	if err := r.Client().ConfigSet(t.Context(), "appendfsync", "always").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Client().ConfigSet(t.Context(), "appendfsync", "always").Err())
 	n := startNode(t, r.URL(), "n1", Options{Market: &fakeMarket{}}, time.Minute)
 	account := signal.NewAccountID()
 	var jobs []signal.Job

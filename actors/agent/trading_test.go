@@ -38,9 +38,7 @@ func TestTradingEvaluation(t *testing.T) {
 
 				// The same by hand, from the bars alone.
 				series := strategy.NewSeries(signal.H1).WithTick(0.001)
-				if err := series.Sync(seen.Bars); err != nil {
-					t.Fatal(err)
-				}
+				must(t, series.Sync(seen.Bars))
 				a, err := series.Assess(name, risk)
 				if err != nil {
 					t.Fatal(err)
@@ -62,9 +60,7 @@ func TestTradingEvaluation(t *testing.T) {
 					Source      string   `json:"source"`
 					Compression float64  `json:"time_compression"`
 				}
-				if err := json.Unmarshal(c.Metadata, &metadata); err != nil {
-					t.Fatal(err)
-				}
+				must(t, json.Unmarshal(c.Metadata, &metadata))
 				if len(metadata.Indicators) == 0 || metadata.Reasoning == "" || metadata.Source != "simulated" ||
 					metadata.Compression != 60 {
 					t.Errorf("metadata is %s", c.Metadata)

@@ -67,7 +67,7 @@ func assess(base strategy.Base, report *weather.Report) strategy.Assessment {
 	if report.Input != "" {
 		a.Extra["input_hash"] = report.Input
 	}
-	a.Calibration = strategy.CalibrationAssumed
+	a.Calibration, a.Quiet = strategy.CalibrationAssumed, report.Quiet()
 	if n := report.Slope.Fitted; n > 0 {
 		a.Calibration, a.Closed = strategy.CalibrationFitted, n
 		a.Extra["tau_signals"] = n

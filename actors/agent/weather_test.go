@@ -64,7 +64,7 @@ func dayBars(t *testing.T) *fakeMarket {
 
 func TestWeatherRun(t *testing.T) {
 	t.Parallel()
-	for _, z := range []float64{1.6, 0, -2.5} {
+	for _, z := range []float64{1.6, 1, .99, 0, -.99, -2.5} {
 		w := &fakeWeather{report: coldReport(z)}
 		withBench(t, Options{Weather: w}, func(t *testing.T, b *bench) {
 			b.market.series = dayBars(t).series
@@ -78,14 +78,15 @@ func TestWeatherRun(t *testing.T) {
 				t.Errorf("the question is %+v", w.asked)
 			}
 			series := strategy.NewSeries(signal.D1).WithTick(.001)
-			if err := series.Sync(historyOfTests); err != nil {
-				t.Fatal(err)
-			}
+			must(t, series.Sync(historyOfTests))
 			base, err := series.Base(signal.HighRisk)
 			if err != nil {
 				t.Fatal(err)
 			}
 			likelihood := .5 * math.Erfc(-math.Abs(z)/1.2*.8/.6/math.Sqrt2)
+			if math.Abs(z) < 1 {
+				likelihood = .5
+			}
 			s := got.Signal
 			direction := signal.Long
 			if z < 0 {
@@ -113,7 +114,7 @@ func TestWeatherRun(t *testing.T) {
 				t.Errorf("%d appends for one run", n)
 			}
 			checkWeatherMetadata(t, s, z)
-			checkWeatherEntries(t, s, &base)
+			checkWeatherEntries(t, s, &base, math.Abs(z) < 1)
 		})
 	}
 }
@@ -137,9 +138,7 @@ func TestAWeatherSignalLivesWhileItsFundIsTraded(t *testing.T) {
 func checkWeatherMetadata(t *testing.T, s *signal.Signal, z float64) {
 	t.Helper()
 	var m map[string]any
-	if err := json.Unmarshal(s.Metadata, &m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(s.Metadata, &m))
 	for name, want := range map[string]any{"weather_signal_id": "w" + string(s.ID), "source": "simulated",
 		"weather_source": "open_meteo", "attribution": "by Open-Meteo", "region": "us", "time_compression": 60.0,
 		"calibration": "assumed", "tau": .02, "tau_signals": nil, "strength": .9313,
@@ -160,7 +159,7 @@ func checkWeatherMetadata(t *testing.T, s *signal.Signal, z float64) {
 
 // checkWeatherEntries checks that sample, interval, expected_r and reasoning are of the same
 // entries as the confidence: those of base.
-func checkWeatherEntries(t *testing.T, s *signal.Signal, base *strategy.Base) {
+func checkWeatherEntries(t *testing.T, s *signal.Signal, base *strategy.Base, quiet bool) {
 	t.Helper()
 	var m struct {
 		Sample    float64
@@ -168,9 +167,7 @@ func checkWeatherEntries(t *testing.T, s *signal.Signal, base *strategy.Base) {
 		ExpectedR float64    `json:"expected_r"`
 		Reasoning string
 	}
-	if err := json.Unmarshal(s.Metadata, &m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(s.Metadata, &m))
 	half := 1.96 * math.Sqrt(s.Confidence*(1-s.Confidence)/base.Entries)
 	if math.Abs(m.Sample-base.Entries) > .05 || math.Abs(m.Interval[0]-(s.Confidence-half)) > 1e-3 ||
 		math.Abs(m.Interval[1]-(s.Confidence+half)) > 1e-3 {
@@ -182,6 +179,17 @@ func checkWeatherEntries(t *testing.T, s *signal.Signal, base *strategy.Base) {
 	want := fmt.Sprintf("Estimate %.0f %%: past entries, worth %.0f independent ones, put it at %.0f %%, and the forecast "+
 		"changes that by %+.1f points, which is assumed and not measured; ", 100*s.Confidence, m.Sample, 100*base.Prior,
 		100*(s.Confidence-base.Prior))
+	if quiet {
+		want = fmt.Sprintf("Estimate %.0f %%: no signal worth acting on, since the weather is less than one deviation "+
+			"from normal: past entries, worth %.0f independent ones, put it at %.0f %%, and the forecast adds nothing; ",
+			100*s.Confidence, m.Sample, 100*base.Prior)
+		if prior := signal.RoundConfidence(base.Prior); s.Confidence != prior {
+			t.Errorf("confidence is %v, want the prior %v", s.Confidence, prior)
+		}
+		if !strings.HasPrefix(s.Weather.ExpectedImpact, "no signal worth acting on (") {
+			t.Errorf("the expected impact is %q", s.Weather.ExpectedImpact)
+		}
+	}
 	if !strings.Contains(m.Reasoning, want) {
 		t.Errorf("reasoning %q lacks %q", m.Reasoning, want)
 	}
@@ -202,9 +210,7 @@ func TestMetadataOfAFittedSlope(t *testing.T) {
 			Tau, Prior             float64
 			Signals                int `json:"tau_signals"`
 		}
-		if err := json.Unmarshal(got.Signal.Metadata, &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(got.Signal.Metadata, &m))
 		want := m.Prior + .4*(got.Signal.Weather.Likelihood-.5)
 		if m.Calibration != "fitted" || m.Tau != .4 || math.Abs(got.Signal.Confidence-want) > 1e-4 ||
 			m.Signals != 212 || !strings.Contains(m.Reasoning, " points, as fitted to 212 closed signals; ") {

@@ -38,22 +38,28 @@ type stored struct {
 	whole bool // none was trimmed
 }
 
-// pool returns the stored outcomes of a timeframe, which it reads once.
-func (a *auditor) pool(ctx context.Context, tf signal.Timeframe) (stored, error) {
-	p, ok := a.pools[tf]
+// priceReader reads the stored prices of assets, and each pool once.
+type priceReader struct {
+	*Sources
+	pools map[signal.Timeframe]stored
+}
+
+// pool returns the stored outcomes of a timeframe.
+func (r *priceReader) pool(ctx context.Context, tf signal.Timeframe) (stored, error) {
+	p, ok := r.pools[tf]
 	if !ok {
 		var err error
-		if p.Pool, p.whole, err = StoredPool(ctx, a.Outcomes, tf); err != nil {
+		if p.Pool, p.whole, err = StoredPool(ctx, r.Outcomes, tf); err != nil {
 			return p, err
 		}
-		a.pools[tf] = p
+		r.pools[tf] = p
 	}
 	return p, nil
 }
 
 // asset reads the stored prices of an asset.
-func (a *auditor) asset(ctx context.Context, key string) (*audited, error) {
-	record, live, err := a.Prices.Asset(ctx, key)
+func (r *priceReader) asset(ctx context.Context, key string) (*audited, error) {
+	record, live, err := r.Prices.Asset(ctx, key)
 	if signal.KindOf(err) == signal.KindNotFound {
 		return &audited{}, nil
 	}
@@ -72,12 +78,12 @@ func (a *auditor) asset(ctx context.Context, key string) (*audited, error) {
 			},
 			Left: func(created, expires, at int64) float64 { return market.LeftOf(&record, created, expires, at) },
 		},
-		slippage: a.Slippage,
+		slippage: r.Slippage,
 		audits:   map[signal.Timeframe]*backtest.Audit{},
 		gaps:     map[signal.Timeframe]string{},
 	}
 	for _, tf := range signal.Timeframes {
-		stored, _, err := a.Prices.Bars(ctx, record.Symbol, tf)
+		stored, _, err := r.Prices.Bars(ctx, record.Symbol, tf)
 		if err != nil {
 			return nil, err
 		}
@@ -91,12 +97,12 @@ func (a *auditor) asset(ctx context.Context, key string) (*audited, error) {
 			of.gaps[tf] = err.Error()
 			continue
 		}
-		pool, err := a.pool(ctx, tf)
+		pool, err := r.pool(ctx, tf)
 		if err != nil {
 			return nil, err
 		}
 		origin := market.OriginOf(&record, "")
-		origin.Cost = a.Costs.Of(record.Class)
+		origin.Cost = r.Costs.Of(record.Class)
 		of.audits[tf] = backtest.NewAudit(origin, tf, filled).InPool(pool.Pool, OutcomeKey(&record), pool.whole)
 	}
 	return of, nil

@@ -39,7 +39,7 @@ type Sources struct {
 	Records  Records // nil: the record is not compared
 	Updates  Updates // nil: published updates are not compared
 	Costs    backtest.Costs
-	Slippage float64 // of a backtest, in R
+	Slippage float64 // of a backtest on 1h, in R
 }
 
 // Options are what an audit covers.
@@ -59,9 +59,10 @@ type Options struct {
 
 // Run checks signals, and returns the report of all and those of their accounts.
 func Run(ctx context.Context, from Sources, o Options) (*Report, map[signal.AccountID]*Report, error) {
-	a := &auditor{Sources: from, o: o, all: newReport(), accounts: map[signal.AccountID]*Report{},
-		updates: map[signal.SignalID][]Update{}, outlooks: map[string]outlook{},
-		byAsset: map[string][]*signal.Signal{}, pools: map[signal.Timeframe]stored{}}
+	a := &auditor{from: &from, o: o, all: newReport(), accounts: map[signal.AccountID]*Report{},
+		updates:  updateReader{from: from.Updates, of: map[signal.SignalID][]Update{}},
+		prices:   priceReader{&from, map[signal.Timeframe]stored{}},
+		outlooks: outlooks{}, byAsset: map[string][]*signal.Signal{}}
 	if err := a.read(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -81,17 +82,16 @@ func Run(ctx context.Context, from Sources, o Options) (*Report, map[signal.Acco
 	return a.all, a.accounts, nil
 }
 
-// auditor is an audit in progress. It reads each pool once.
+// auditor is an audit in progress.
 type auditor struct {
-	Sources
+	from     *Sources
 	o        Options
 	all      *Report // at first only what is of no account
 	accounts map[signal.AccountID]*Report
 	byAsset  map[string][]*signal.Signal // by key of the store
-	pools    map[signal.Timeframe]stored
-	updates  map[signal.SignalID][]Update
-	updated  int                // updates that were read
-	outlooks map[string]outlook // by the hash of their input
+	prices   priceReader
+	updates  updateReader
+	outlooks outlooks
 }
 
 // of returns the report of an account, or nil if the audit does not cover it.
@@ -115,7 +115,7 @@ func (a *auditor) read(ctx context.Context) error {
 		if err := a.checkRecord(ctx, p); err != nil {
 			return err
 		}
-		err := a.Signals.EachSignal(ctx, p, func(s *signal.Signal) error {
+		err := a.from.Signals.EachSignal(ctx, p, func(s *signal.Signal) error {
 			if a.o.Account != "" && s.Account != a.o.Account {
 				return nil
 			}
@@ -127,7 +127,7 @@ func (a *auditor) read(ctx context.Context) error {
 			return nil
 		})
 		if err == nil {
-			err = a.readUpdates(ctx, p)
+			err = a.updates.readPartition(ctx, p)
 		}
 		if err != nil {
 			return err
@@ -136,6 +136,37 @@ func (a *auditor) read(ctx context.Context) error {
 	for s := range kept.All() {
 		key := assets.Key(s.Asset)
 		a.byAsset[key] = append(a.byAsset[key], s)
+	}
+	return nil
+}
+
+// checkRecord adds what the record of a partition shows to the reports of its accounts, and what
+// is of no account to all.
+func (a *auditor) checkRecord(ctx context.Context, p int) error {
+	if a.from.Records == nil {
+		return nil
+	}
+	c, err := a.from.Records.CheckLeaves(ctx, p, a.o.Kept)
+	if err != nil {
+		return fmt.Errorf("check record of partition %d: %w", p, err)
+	}
+	if a.o.Account == "" {
+		a.all.Record.merge(&Record{Leaves: c.Leaves, Matched: c.Compared, Trimmed: c.Trimmed, Erased: c.Erased,
+			Unknown: c.Unknown})
+	}
+	for account, n := range c.Accounts {
+		if r := a.of(account); r != nil {
+			r.Record.Created, r.Record.Closed = n.Created, n.Closed
+		}
+	}
+	for _, f := range c.Findings {
+		r := a.of(f.Account)
+		if f.Account == "" {
+			r = a.all
+		}
+		if r != nil {
+			r.Record.Differing = append(r.Record.Differing, Finding{f.Account, f.Signal, p, f.Leaf, f.What})
+		}
 	}
 	return nil
 }
@@ -152,7 +183,7 @@ const pauseEvery = 100
 // checkAsset compares the signals of an asset with its prices.
 func (a *auditor) checkAsset(ctx context.Context, key string, signals []*signal.Signal) error {
 	slices.SortFunc(signals, func(a, b *signal.Signal) int { return a.CreatedAt.Compare(b.CreatedAt) })
-	of, err := a.asset(ctx, key)
+	of, err := a.prices.asset(ctx, key)
 	if err != nil {
 		return fmt.Errorf("read prices of %s: %w", key, err)
 	}
@@ -164,7 +195,7 @@ func (a *auditor) checkAsset(ctx context.Context, key string, signals []*signal.
 			}
 		}
 		r := a.of(s.Account)
-		if err := of.check(s, a.updates[s.ID], a.checkOutlook(s, r), r); err != nil {
+		if err := of.check(s, a.updates.of[s.ID], a.outlooks.check(s, r), r); err != nil {
 			return fmt.Errorf("audit %s: %w", s.ID, err)
 		}
 	}
@@ -180,9 +211,7 @@ func (a *auditor) pause(ctx context.Context) error {
 
 // StoredPool reads the stored outcomes of a timeframe. whole reports whether all that were
 // ever stored are among them.
-func StoredPool(ctx context.Context, from Outcomes, tf signal.Timeframe) (
-	pool *strategy.Pool, whole bool, err error,
-) {
+func StoredPool(ctx context.Context, from Outcomes, tf signal.Timeframe) (pool *strategy.Pool, whole bool, err error) {
 	all, whole, err := from.All(ctx, tf)
 	if err != nil {
 		return nil, false, err

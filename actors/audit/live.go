@@ -46,14 +46,21 @@ type Live struct {
 	BacktestR   float64        `json:"backtest_r"`
 }
 
-// readUpdates reads the published updates of a partition.
-func (a *auditor) readUpdates(ctx context.Context, p int) error {
-	if a.Updates == nil {
+// updateReader reads published updates, and keeps those of all signals.
+type updateReader struct {
+	from Updates // nil: there are none
+	of   map[signal.SignalID][]Update
+	read int // how many were read
+}
+
+// readPartition reads the updates of a partition.
+func (u *updateReader) readPartition(ctx context.Context, p int) error {
+	if u.from == nil {
 		return nil
 	}
-	return a.Updates.EachUpdate(ctx, p, func(u Update) {
-		if a.updated++; a.updated <= maxUpdates {
-			a.updates[u.ID] = append(a.updates[u.ID], u)
+	return u.from.EachUpdate(ctx, p, func(x Update) {
+		if u.read++; u.read <= maxUpdates {
+			u.of[x.ID] = append(u.of[x.ID], x)
 		}
 	})
 }
@@ -91,7 +98,7 @@ func (a *audited) replay(s *signal.Signal, r *Report) []backtest.Difference {
 	}
 	l := &r.Live
 	l.Closed++
-	end, reason := a.prices.AgainstBacktest(s, a.slippage)
+	end, reason := a.prices.AgainstBacktest(s, backtest.SlippageOn(s.Timeframe, a.slippage))
 	if reason != "" {
 		l.NotReplayed[reason]++
 		return nil

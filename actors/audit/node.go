@@ -72,7 +72,7 @@ func (n *Node) Audit(ctx context.Context, account signal.AccountID) (Result, err
 		return Result{}, err
 	}
 	if stored == nil {
-		return *newReport().result(at), nil
+		return *newResult(newReport(), at), nil
 	}
 	return decodeResult(stored)
 }
@@ -187,7 +187,7 @@ func (n *Node) run(ctx context.Context) (*Result, error) {
 		results[p] = map[signal.AccountID][]byte{}
 	}
 	for account, r := range accounts {
-		stored, err := json.Marshal(r.result(at))
+		stored, err := json.Marshal(newResult(r, at))
 		if err != nil {
 			return nil, err
 		}
@@ -200,7 +200,7 @@ func (n *Node) run(ctx context.Context) (*Result, error) {
 		}
 	}
 	n.o.Metrics.ran(at, all)
-	return all.result(at), nil
+	return newResult(all, at), nil
 }
 
 // KeptSince returns from when on signals must be stored, some time after the retention, since

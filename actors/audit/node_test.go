@@ -75,6 +75,9 @@ func own(t *testing.T, n *Node, d time.Duration) {
 
 func TestAuditsBySchedule(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		results, from := &shelf{}, newStock(t)
 		from.signals[3].Confidence, from.signals[3].Direction = .99, "sideways"
@@ -158,7 +161,7 @@ func TestAnAuditIsDueUntilItHasFinished(t *testing.T) {
 }
 
 func FuzzResult(f *testing.F) {
-	stored, _ := json.Marshal(newReport().result(time.UnixMilli(0)))
+	stored, _ := json.Marshal(newResult(newReport(), time.UnixMilli(0)))
 	f.Add(stored)
 	f.Add([]byte(`{"differences":null}`))
 	f.Fuzz(func(t *testing.T, stored []byte) {

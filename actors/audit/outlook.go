@@ -13,9 +13,12 @@ type outlook struct {
 	of   signal.SignalID
 }
 
-// checkOutlook compares the outlook of a weather signal with that of an earlier one of the same
+// outlooks holds the first outlook of each input, by its hash.
+type outlooks map[string]outlook
+
+// check compares the outlook of a weather signal with that of an earlier one of the same
 // input. Inputs are not kept for as long as signals, so that outlooks cannot be made again.
-func (a *auditor) checkOutlook(s *signal.Signal, r *Report) []backtest.Difference {
+func (o outlooks) check(s *signal.Signal, r *Report) []backtest.Difference {
 	var m struct {
 		Input    string          `json:"input_hash"`
 		Values   json.RawMessage `json:"values"`
@@ -25,9 +28,9 @@ func (a *auditor) checkOutlook(s *signal.Signal, r *Report) []backtest.Differenc
 		return nil
 	}
 	text := string(s.Direction) + ", strength " + string(m.Strength) + ", " + string(m.Values)
-	first, seen := a.outlooks[m.Input]
+	first, seen := o[m.Input]
 	if !seen {
-		a.outlooks[m.Input] = outlook{text, s.ID}
+		o[m.Input] = outlook{text, s.ID}
 		return nil
 	}
 	r.Outlooks++

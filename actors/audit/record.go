@@ -59,34 +59,3 @@ func (r *Record) merge(a *Record) {
 	r.Erased, r.Unknown = r.Erased+a.Erased, r.Unknown+a.Unknown
 	r.Differing = append(r.Differing, a.Differing...)
 }
-
-// checkRecord adds what the record of a partition shows to the reports of its accounts, and what
-// is of no account to all.
-func (a *auditor) checkRecord(ctx context.Context, p int) error {
-	if a.Records == nil {
-		return nil
-	}
-	c, err := a.Records.CheckLeaves(ctx, p, a.o.Kept)
-	if err != nil {
-		return fmt.Errorf("check record of partition %d: %w", p, err)
-	}
-	if a.o.Account == "" {
-		a.all.Record.merge(&Record{Leaves: c.Leaves, Matched: c.Compared, Trimmed: c.Trimmed, Erased: c.Erased,
-			Unknown: c.Unknown})
-	}
-	for account, n := range c.Accounts {
-		if r := a.of(account); r != nil {
-			r.Record.Created, r.Record.Closed = n.Created, n.Closed
-		}
-	}
-	for _, f := range c.Findings {
-		r := a.of(f.Account)
-		if f.Account == "" {
-			r = a.all
-		}
-		if r != nil {
-			r.Record.Differing = append(r.Record.Differing, Finding{f.Account, f.Signal, p, f.Leaf, f.What})
-		}
-	}
-	return nil
-}

@@ -1,9 +1,11 @@
 package audit
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -134,4 +136,60 @@ func (r *Report) add(
 		r.Differing = append(r.Differing, Differing{s.ID, s.Asset, s.Strategy,
 			s.CreatedAt.UTC().Format(time.RFC3339Nano), found})
 	}
+}
+
+// offset adds a difference to its member.
+func (r *Report) offset(o backtest.Offset) {
+	share := o.By / o.Tolerance
+	r.sum(o.Member, &moments{1, o.By, share, share * share})
+}
+
+func (r *Report) sum(member string, o *moments) {
+	m := r.offsets[member]
+	if m == nil {
+		m = &moments{}
+		r.offsets[member] = m
+	}
+	m.add(o)
+}
+
+// judge fills in the shifts from what was summed.
+func (r *Report) judge() {
+	for _, member := range slices.Sorted(maps.Keys(r.offsets)) {
+		m := r.offsets[member]
+		n := float64(m.n)
+		share := m.shares / n
+		deviation := math.Sqrt(max(0, m.square/n-share*share) / n)
+		far := math.Abs(share)
+		r.Shifts = append(r.Shifts, Shift{Member: member, Count: m.n, Mean: m.sum / n, Share: share,
+			Systematic: m.n >= shiftCount && far > shiftErrors*deviation && far > max(1/math.Sqrt(n), shiftShare)})
+	}
+}
+
+// merge adds the report of an account, which was judged, to the one of all.
+func (r *Report) merge(account signal.AccountID, a *Report) {
+	r.Signals, r.Recomputed, r.Closed = r.Signals+a.Signals, r.Recomputed+a.Recomputed, r.Closed+a.Closed
+	r.Replayed, r.Held = r.Replayed+a.Replayed, r.Held+a.Held
+	count(r.NotRecomputed, a.NotRecomputed)
+	count(r.NotCompared, a.NotCompared)
+	r.Outlooks += a.Outlooks
+	r.Published.merge(&a.Published)
+	r.Live.merge(&a.Live)
+	for member, m := range a.offsets {
+		r.sum(member, m)
+	}
+	for _, s := range a.Shifts {
+		if s.Systematic {
+			s.Account = account
+			r.Shifts = append(r.Shifts, s)
+		}
+	}
+	r.Differing = append(r.Differing, a.Differing...)
+	r.Record.merge(&a.Record)
+}
+
+func (r *Report) sort() {
+	slices.SortFunc(r.Differing, func(a, b Differing) int {
+		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
 }

@@ -57,8 +57,8 @@ func (i Item) String() string {
 	return text
 }
 
-// result returns what an account sees of its report.
-func (r *Report) result(at time.Time) *Result {
+// newResult returns what an account sees of its report.
+func newResult(r *Report, at time.Time) *Result {
 	result := &Result{
 		At: at.UTC().Format(signal.TimeLayout), Signals: r.Signals, Recomputed: r.Recomputed,
 		NotRecomputed: r.NotRecomputed, Closed: r.Closed, Replayed: r.Replayed, Held: r.Held,

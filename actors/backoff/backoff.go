@@ -1,4 +1,5 @@
-// Package backoff paces retries: pauses that grow from failure to failure, up to a limit.
+// Package backoff paces retries: pauses that grow from failure to failure, up to a limit, and waits that a
+// service asks for.
 package backoff
 
 import (

@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
@@ -272,4 +273,49 @@ func (a *account) scan(f filter, set *roaring.Bitmap, from uint32) []uint32 {
 		}
 	}
 	return found
+}
+
+// filter returns q as a filter, or false if it cannot match any signal.
+func (a *account) filter(t *strategies, q *Query) (filter, bool) {
+	f := filter{direction: q.Direction, status: q.Status, minConfidence: minConfUnits(q.MinConfidence)}
+	if q.Asset != "" {
+		f.byAsset = true
+		f.asset, f.subject = a.assets.group(t.key(q.Asset, false)), a.assets.group(t.key(q.Asset, true))
+		if f.asset == noGroup && f.subject == noGroup {
+			return f, false
+		}
+	}
+	if q.Strategy == "" && q.Agent == "" {
+		return f, true
+	}
+	for n := range t.count() {
+		name, agent := t.name(n)
+		if (q.Strategy == "" || q.Strategy == name) && (q.Agent == "" || q.Agent == agent) {
+			f.strategies |= 1 << n
+		}
+	}
+	return f, f.strategies != 0
+}
+
+// page returns count rows after the offset newest ones, in the order of lists: by
+// creation, then by identifier, both descending. Rows of one millisecond are in any
+// order, so milliseconds at the ends of the page are read as a whole.
+func (a *account) page(m matches, offset, count int) []uint32 {
+	newest, oldest := m.at(m.total()-1-offset), m.at(m.total()-offset-count)
+	first, next := a.rows.after(a.rows.at(oldest).created.ms()-1), a.rows.after(a.rows.at(newest).created.ms())
+	numbers := m.between(make([]uint32, 0, 2*count), first, next)
+	cut, _ := slices.BinarySearch(numbers, newest)
+	skip := len(numbers) - 1 - cut // later rows of the newest one's millisecond
+	candidates := make([]candidate, len(numbers))
+	for i, n := range numbers {
+		v := a.rows.at(n)
+		high, low := binary.BigEndian.Uint64(v.id[:8]), binary.BigEndian.Uint64(v.id[8:])
+		candidates[i] = candidate{v.created.ms(), high, low, n}
+	}
+	sortPart(candidates, skip, skip+count)
+	page := numbers[:count]
+	for i := range page {
+		page[i] = candidates[skip+i].row
+	}
+	return page
 }

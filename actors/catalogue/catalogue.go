@@ -6,13 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
-	"sync"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
 // Tail is the node's reader of the event logs.
@@ -62,40 +58,15 @@ type Catalogue struct {
 	strategies *strategies
 	suggest    func(ctx context.Context, name string) []string
 	retention  time.Duration
-	maxOpen    int
 	follow     func(ctx context.Context, partition int) error
 	idle       time.Duration
 	now        func() time.Time
-	log        *slog.Logger
 
-	partitions []partition
-	passes     tasks.Group // over partitions, for all callers that wait
+	partitions partitions
 }
 
-// partition holds the accounts of one partition.
-type partition struct {
-	mu       sync.Mutex // guards all below
-	state    state
-	built    chan struct{} // closed when the current pass ends
-	err      error         // the result of the last pass
-	counted  time.Time     // when Open last counted open signals
-	used     time.Time     // when it was last used
-	limited  bool          // built because an account may be near its limit: Open uses it
-	accounts map[signal.AccountID]*account
-	// waiting holds the events that were published during the pass.
-	waiting []signal.Event
-}
-
-type state uint8
-
-const (
-	unbuilt state = iota
-	building
-	ready
-)
-
-// New returns a catalogue with the given number of partitions.
-func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
+// New returns a catalogue with count partitions.
+func New(tail Tail, records Records, count int, o Options) *Catalogue {
 	if o.Agents == nil {
 		o.Agents = signal.Agents()
 	}
@@ -111,18 +82,18 @@ func New(tail Tail, records Records, partitions int, o Options) *Catalogue {
 	if o.Follow == nil {
 		o.Follow = func(context.Context, int) error { return nil }
 	}
+	log := cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	l := &loader{records: records, strategies: newStrategies(o.Agents, o.Name), log: log}
 	return &Catalogue{
 		follow:     o.Follow,
 		idle:       cmp.Or(o.Idle, 10*time.Minute),
 		tail:       tail,
 		records:    records,
-		strategies: newStrategies(o.Agents, o.Name),
+		strategies: l.strategies,
 		suggest:    o.Suggest,
 		retention:  cmp.Or(o.Retention, 90*24*time.Hour),
-		maxOpen:    o.MaxOpen,
 		now:        o.Now,
-		log:        cmp.Or(o.Log, slog.New(slog.DiscardHandler)),
-		partitions: make([]partition, partitions),
+		partitions: partitions{list: make([]partition, count), loader: l, follow: o.Follow, maxOpen: o.MaxOpen, log: log},
 	}
 }
 
@@ -176,7 +147,7 @@ func (c *Catalogue) account(ctx context.Context, id signal.AccountID) (*account,
 	if err := c.follow(ctx, p); err != nil {
 		return nil, err
 	}
-	if err := c.build(ctx, p); err != nil {
+	if err := c.partitions.build(ctx, p); err != nil {
 		return nil, err
 	}
 	head, err := c.tail.Head(ctx, p)
@@ -186,7 +157,7 @@ func (c *Catalogue) account(ctx context.Context, id signal.AccountID) (*account,
 	if err := c.tail.Wait(ctx, p, head); err != nil {
 		return nil, err
 	}
-	part := &c.partitions[p]
+	part := &c.partitions.list[p]
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	if part.state != ready {
@@ -195,126 +166,13 @@ func (c *Catalogue) account(ctx context.Context, id signal.AccountID) (*account,
 	return part.accounts[id], nil
 }
 
-// build makes partition p ready. Concurrent callers share one pass.
-func (c *Catalogue) build(ctx context.Context, p int) error {
-	part := &c.partitions[p]
-	part.mu.Lock()
-	part.used = time.Now()
-	switch part.state {
-	case ready:
-		part.mu.Unlock()
-		return nil
-	case unbuilt:
-		c.begin(ctx, p)
-	case building: // for an earlier caller
-	}
-	built := part.built
-	part.mu.Unlock()
-	select {
-	case <-built:
-		part.mu.Lock()
-		defer part.mu.Unlock()
-		return part.err
-	case <-ctx.Done():
-		return beingRead(ctx.Err())
-	}
-}
-
-// beingRead returns the error of a list that needs a pass, which the next request awaits or begins.
-func beingRead(cause error) *signal.Error {
-	e := signal.Unavailable(cause)
-	e.Message = "the list of signals is being read from the store: try again"
-	return e
-}
-
-// begin starts a pass over an unbuilt partition, whose lock is held. The pass serves later
-// callers, too, so it does not end with ctx.
-func (c *Catalogue) begin(ctx context.Context, p int) {
-	part := &c.partitions[p]
-	built := make(chan struct{})
-	part.state, part.built, part.waiting = building, built, nil
-	if !c.passes.Go(ctx, func(ctx context.Context) { c.pass(ctx, p, built) }) {
-		part.state, part.err = unbuilt, signal.Stopping(tasks.ErrClosed)
-		close(built)
-	}
-}
-
 // Close ends the running passes and waits for them.
-func (c *Catalogue) Close(ctx context.Context) error { return c.passes.Close(ctx) }
-
-// passTimeout bounds one pass over a partition's signal log.
-const passTimeout = time.Minute
-
-// pass reads a partition's signal log and then applies the events that were published in
-// the meantime.
-func (c *Catalogue) pass(ctx context.Context, p int, built chan struct{}) {
-	ctx, cancel := context.WithTimeout(ctx, passTimeout)
-	defer cancel()
-	start := time.Now()
-	var accounts map[signal.AccountID]*account
-	var err error = beingRead(panics.ErrPanicked)
-	panics.Guard(c.log, panics.Catalogue, func() { accounts, err = c.scan(ctx, p) }, "partition", p)
-	part := &c.partitions[p]
-	part.mu.Lock()
-	defer part.mu.Unlock()
-	defer close(built)
-	if part.built != built {
-		// Gap was called meanwhile: the pass may lack events that the tail lost.
-		return
-	}
-	if err == nil && !panics.Guard(c.log, panics.Catalogue, func() {
-		part.accounts = accounts
-		c.apply(part, part.waiting)
-	}, "partition", p) {
-		err = beingRead(panics.ErrPanicked)
-	}
-	part.err, part.waiting = err, nil
-	if err != nil {
-		part.state, part.accounts = unbuilt, nil
-		return
-	}
-	part.state = ready
-	c.log.Debug("catalogue built", "partition", p, "accounts", len(accounts), "took", time.Since(start))
-}
-
-// scan returns the accounts of a partition as its signal log records them.
-func (c *Catalogue) scan(ctx context.Context, p int) (map[signal.AccountID]*account, error) {
-	accounts := map[signal.AccountID]*account{}
-	var e signal.LogEntry
-	take := func() {
-		a := accounts[e.Account]
-		if a == nil {
-			a = &account{}
-			accounts[e.Account] = a
-		}
-		switch {
-		case e.Created != nil:
-			c.report(a.create(c.strategies, e.Position, e.ULID, e.Created, e.Weather))
-		case e.Closed:
-			a.change(e.ULID, e.Origin, e.Confidence, e.Position)
-		default:
-			a.change(e.ULID, e.Origin, e.Confidence, signal.Position{})
-		}
-	}
-	at := func() []any { return []any{"partition", p, "signal", string(signal.SignalIDFromBytes(e.ULID))} }
-	err := c.records.ScanSignals(ctx, p, func(next signal.LogEntry) error {
-		e = next
-		panics.GuardAt(c.log, panics.Catalogue, take, at)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, a := range accounts {
-		a.ensureIndex(c.strategies)
-	}
-	return accounts, nil
-}
+func (c *Catalogue) Close(ctx context.Context) error { return c.partitions.passes.Close(ctx) }
 
 // Publish applies the events that the tail has read, in their order. It waits only for
 // short locks of the catalogue.
 func (c *Catalogue) Publish(p int, events []signal.Event) {
-	part := &c.partitions[p]
+	part := &c.partitions.list[p]
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	switch part.state {
@@ -326,83 +184,14 @@ func (c *Catalogue) Publish(p int, events []signal.Event) {
 			}
 		}
 	case ready:
-		c.apply(part, events)
-	}
-}
-
-// concerns reports whether events of type t change a list.
-func concerns(t signal.EventType) bool {
-	return t == signal.SignalCreated || t == signal.SignalUpdated || t == signal.SignalClosed ||
-		t == signal.AccountDeleted
-}
-
-// apply applies events to a ready partition, whose lock is held. The lock of an account
-// is taken once for consecutive events of it: under load, readers would otherwise delay
-// the tail at each event.
-func (c *Catalogue) apply(part *partition, events []signal.Event) {
-	for len(events) > 0 {
-		id, n := events[0].Account, 1
-		for n < len(events) && events[n].Account == id {
-			n++
-		}
-		run := events[:n]
-		events = events[n:]
-		if !slices.ContainsFunc(run, func(e signal.Event) bool { return concerns(e.Type) }) {
-			continue
-		}
-		a := part.accounts[id]
-		if a == nil {
-			a = &account{}
-			part.accounts[id] = a
-		}
-		if c.applyTo(a, run) {
-			delete(part.accounts, id)
-		}
-	}
-}
-
-// applyTo applies the events of an account. It reports whether the account was deleted.
-func (c *Catalogue) applyTo(a *account, events []signal.Event) (deleted bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for i := range events {
-		e := &events[i]
-		switch {
-		case e.Type == signal.AccountDeleted:
-			deleted = true
-			continue
-		case !concerns(e.Type):
-			continue
-		}
-		id, ok := signal.ULIDBytes(string(e.Listing.ID))
-		if !ok {
-			c.report(fmt.Errorf("list signal %q: the identifier is not valid", e.Listing.ID))
-			continue
-		}
-		switch e.Type {
-		case signal.SignalCreated:
-			c.report(a.create(c.strategies, e.Position, id, e.Listing, e.Weather))
-			a.ensureIndex(c.strategies)
-		case signal.SignalUpdated:
-			a.change(id, signal.Position{}, e.Listing.Confidence, signal.Position{})
-		case signal.SignalClosed:
-			a.change(id, signal.Position{}, e.Listing.Confidence, e.Position)
-		}
-	}
-	return deleted
-}
-
-// report logs a signal that cannot be listed.
-func (c *Catalogue) report(err error) {
-	if err != nil {
-		c.log.Error("signal is not listed", "err", err)
+		c.partitions.loader.apply(part, events)
 	}
 }
 
 // Gap records that the tail has lost events of partition p, which is then built again at
 // its next use.
 func (c *Catalogue) Gap(p int) {
-	part := &c.partitions[p]
+	part := &c.partitions.list[p]
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	if part.state == building {
@@ -411,17 +200,12 @@ func (c *Catalogue) Gap(p int) {
 	part.drop()
 }
 
-// drop makes a partition unbuilt. Its lock is held.
-func (p *partition) drop() {
-	p.state, p.built, p.accounts, p.waiting, p.limited = unbuilt, nil, nil, nil, false
-}
-
 // Trim frees the memory of partitions without a use for Options.Idle, and of signals that are no
 // longer listed. It is called from time to time; lists do not depend on it.
 func (c *Catalogue) Trim() {
 	oldest := c.oldest()
-	for i := range c.partitions {
-		part := &c.partitions[i]
+	for i := range c.partitions.list {
+		part := &c.partitions.list[i]
 		part.mu.Lock()
 		if part.state == ready && time.Since(part.used) >= c.idle {
 			part.drop()
@@ -445,8 +229,8 @@ func (c *Catalogue) Trim() {
 // Size returns the number of signals in memory, for metrics.
 func (c *Catalogue) Size() int {
 	n := 0
-	for i := range c.partitions {
-		part := &c.partitions[i]
+	for i := range c.partitions.list {
+		part := &c.partitions.list[i]
 		part.mu.Lock()
 		for _, a := range part.accounts {
 			a.mu.RLock()
@@ -463,19 +247,7 @@ func (c *Catalogue) Size() int {
 // only once that has half as many open signals as one account may have, so that a node
 // without lists reads nothing as long as no account can be near its limit.
 func (c *Catalogue) Open(id signal.AccountID) int {
-	p := c.records.Partition(id)
-	part := &c.partitions[p]
-	part.mu.Lock()
-	switch now := time.Now(); {
-	case part.state == unbuilt && now.Sub(part.counted) >= countEvery:
-		part.counted = now
-		c.passes.Go(context.Background(), func(ctx context.Context) { c.beginIfMany(ctx, p) })
-	case part.limited && now.Sub(part.counted) >= countEvery:
-		part.counted, part.used = now, now
-		c.passes.Go(context.Background(), func(ctx context.Context) { c.keep(ctx, p) })
-	}
-	a := part.accounts[id]
-	part.mu.Unlock()
+	a := c.partitions.open(c.records.Partition(id), id)
 	if a == nil {
 		return 0
 	}
@@ -484,44 +256,11 @@ func (c *Catalogue) Open(id signal.AccountID) int {
 	return a.rows.open
 }
 
-const (
-	// countEvery is the minimum time between two counts of a partition's open signals,
-	// countTimeout the maximum duration of one.
-	countEvery   = time.Second
-	countTimeout = 5 * time.Second
-)
-
-// beginIfMany starts a pass over an unbuilt partition that has half as many open signals
-// as an account may have. If they cannot be counted, a later call of Open tries again.
-func (c *Catalogue) beginIfMany(ctx context.Context, p int) {
-	limited, cancel := context.WithTimeout(ctx, countTimeout)
-	defer cancel()
-	open, err := 0, panics.ErrPanicked
-	panics.Guard(c.log, panics.Catalogue, func() { open, err = c.records.CountOpen(limited, p) }, "partition", p)
-	if err != nil || open < c.maxOpen/2 || !c.keep(limited, p) {
-		return
-	}
-	part := &c.partitions[p]
-	part.mu.Lock()
-	defer part.mu.Unlock()
-	part.limited, part.used = true, time.Now()
-	if part.state == unbuilt {
-		c.begin(ctx, p)
-	}
-}
-
-// keep has a partition followed for Open. It reports whether it is.
-func (c *Catalogue) keep(ctx context.Context, p int) bool {
-	err := panics.ErrPanicked
-	panics.Guard(c.log, panics.Catalogue, func() { err = c.follow(ctx, p) }, "partition", p)
-	return err == nil
-}
-
 // Page returns the page of q and the number of matches as far as this node has read,
 // without asking Redis for newer events. Nothing is found unless List or Find has built
 // the partition.
 func (c *Catalogue) Page(q Query) ([]signal.Listing, int) {
-	part := &c.partitions[c.records.Partition(q.Account)]
+	part := &c.partitions.list[c.records.Partition(q.Account)]
 	part.mu.Lock()
 	a := part.accounts[q.Account]
 	part.mu.Unlock()
@@ -533,4 +272,90 @@ func (c *Catalogue) page(a *account, q Query) ([]signal.Listing, int) {
 		return []signal.Listing{}, 0
 	}
 	return a.list(c.strategies, &q, c.oldest())
+}
+
+// Count is how many signals of an agent are listed.
+type Count struct{ Open, Closed int }
+
+// Counts returns the number of listed signals by agent, as the totals of lists are. An agent
+// without signals may be missing.
+func (c *Catalogue) Counts(ctx context.Context, id signal.AccountID) (map[signal.AgentID]Count, error) {
+	a, err := c.account(ctx, id)
+	if err != nil || a == nil {
+		return nil, err
+	}
+	counts := map[signal.AgentID]Count{}
+	oldest := c.oldest()
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	total := func(agent signal.AgentID, status signal.Status) int {
+		m, ok := a.match(c.strategies, &Query{Agent: agent, Status: status}, a.rows.after(oldest))
+		if !ok {
+			return 0
+		}
+		return m.total()
+	}
+	for _, agent := range c.strategies.agents {
+		if _, ok := counts[agent]; !ok {
+			counts[agent] = Count{Open: total(agent, signal.Open), Closed: total(agent, signal.Closed)}
+		}
+	}
+	return counts, nil
+}
+
+// SuggestAssets returns the assets that a name in a filter of the account looks like, the nearest first,
+// if neither an asset nor a signal of the account has that name. The result is empty if the filter may
+// have the name: signals with it may come, such as those of a subject of content. So it is while the
+// lists cannot be read.
+func (c *Catalogue) SuggestAssets(ctx context.Context, id signal.AccountID, name string) []string {
+	near := c.suggest(ctx, name)
+	if len(near) == 0 {
+		return nil
+	}
+	a, err := c.account(ctx, id)
+	if err != nil {
+		return nil
+	}
+	if a != nil {
+		a.mu.RLock()
+		defer a.mu.RUnlock()
+		if _, known := a.filter(c.strategies, &Query{Asset: name}); known {
+			return nil
+		}
+	}
+	return near
+}
+
+// WeatherSignals returns the page of q and the exact number of matches. It fails with
+// KindUnavailable if Redis cannot be reached.
+func (c *Catalogue) WeatherSignals(ctx context.Context, q WeatherQuery) ([]signal.WeatherSignal, int, error) {
+	a, err := c.account(ctx, q.Account)
+	if err != nil || a == nil {
+		return []signal.WeatherSignal{}, 0, err
+	}
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	items, total := a.weather.page(&q, c.oldest())
+	return items, total, nil
+}
+
+// WeatherSignal returns a Weather signal by its identifier. It fails with KindNotFound if
+// the account has no such signal.
+func (c *Catalogue) WeatherSignal(ctx context.Context, account signal.AccountID, id string) (signal.WeatherSignal, error) {
+	a, err := c.account(ctx, account)
+	if err != nil {
+		return signal.WeatherSignal{}, err
+	}
+	s, ok := signal.ParseWeatherID(id)
+	if !ok || a == nil {
+		return signal.WeatherSignal{}, signal.NotFound("weather signal")
+	}
+	ulid, _ := signal.ULIDBytes(string(s))
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	v := a.weather.byID[ulid]
+	if v == nil || v.created <= c.oldest() {
+		return signal.WeatherSignal{}, signal.NotFound("weather signal")
+	}
+	return v.signal(), nil
 }

@@ -34,28 +34,6 @@ type filter struct {
 	minConfidence uint16
 }
 
-// filter returns q as a filter, or false if it cannot match any signal.
-func (a *account) filter(t *strategies, q *Query) (filter, bool) {
-	f := filter{direction: q.Direction, status: q.Status, minConfidence: minConfUnits(q.MinConfidence)}
-	if q.Asset != "" {
-		f.byAsset = true
-		f.asset, f.subject = a.assets.group(t.key(q.Asset, false)), a.assets.group(t.key(q.Asset, true))
-		if f.asset == noGroup && f.subject == noGroup {
-			return f, false
-		}
-	}
-	if q.Strategy == "" && q.Agent == "" {
-		return f, true
-	}
-	for n := range t.count() {
-		name, agent := t.name(n)
-		if (q.Strategy == "" || q.Strategy == name) && (q.Agent == "" || q.Agent == agent) {
-			f.strategies |= 1 << n
-		}
-	}
-	return f, f.strategies != 0
-}
-
 // any reports whether f selects every row.
 func (f filter) any() bool {
 	return f.strategies == 0 && !f.byAsset && f.direction == "" && f.status == "" && f.minConfidence == 0

@@ -1,7 +1,6 @@
 package catalogue
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
@@ -65,29 +64,6 @@ func (m few) between(rows []uint32, first, next uint32) []uint32 {
 	from, _ := slices.BinarySearch(m, first)
 	to, _ := slices.BinarySearch(m, next)
 	return append(rows, m[from:to]...)
-}
-
-// page returns count rows after the offset newest ones, in the order of lists: by
-// creation, then by identifier, both descending. Rows of one millisecond are in any
-// order, so milliseconds at the ends of the page are read as a whole.
-func (a *account) page(m matches, offset, count int) []uint32 {
-	newest, oldest := m.at(m.total()-1-offset), m.at(m.total()-offset-count)
-	first, next := a.rows.after(a.rows.at(oldest).created.ms()-1), a.rows.after(a.rows.at(newest).created.ms())
-	numbers := m.between(make([]uint32, 0, 2*count), first, next)
-	cut, _ := slices.BinarySearch(numbers, newest)
-	skip := len(numbers) - 1 - cut // later rows of the newest one's millisecond
-	candidates := make([]candidate, len(numbers))
-	for i, n := range numbers {
-		v := a.rows.at(n)
-		high, low := binary.BigEndian.Uint64(v.id[:8]), binary.BigEndian.Uint64(v.id[8:])
-		candidates[i] = candidate{v.created.ms(), high, low, n}
-	}
-	sortPart(candidates, skip, skip+count)
-	page := numbers[:count]
-	for i := range page {
-		page[i] = candidates[skip+i].row
-	}
-	return page
 }
 
 // candidate is a row with the values that determine its place in a list.

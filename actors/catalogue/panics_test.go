@@ -72,9 +72,9 @@ func TestEventThatPanicsDuringThePassFailsIt(t *testing.T) {
 	t.Parallel()
 	f := &fakeLog{scanned: make(chan struct{})}
 	c := New(f, f, 1, Options{Name: unnamed("BBB", 1)})
-	c.partitions[0].mu.Lock()
-	c.begin(t.Context(), 0)
-	c.partitions[0].mu.Unlock()
+	c.partitions.list[0].mu.Lock()
+	c.partitions.begin(t.Context(), 0)
+	c.partitions.list[0].mu.Unlock()
 	event := createdAt(time.Now().UnixMilli(), "BBB")
 	c.Publish(0, []signal.Event{event})
 	close(f.scanned)

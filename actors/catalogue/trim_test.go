@@ -49,7 +49,7 @@ func TestTrimOfAnIndexedAccount(t *testing.T) {
 		}
 		c.Trim()
 	}
-	a := c.partitions[0].accounts[acc]
+	a := c.partitions.list[0].accounts[acc]
 	first := a.rows.first
 	if first < 4*blockRows {
 		t.Fatalf("the first row after Trim is %d", first)

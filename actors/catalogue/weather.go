@@ -2,7 +2,6 @@ package catalogue
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
 
@@ -21,7 +20,8 @@ type WeatherQuery struct {
 type weatherRow struct {
 	id         [16]byte // the ULID
 	created    int64    // milliseconds
-	confidence float64
+	confidence float64  // as listed
+	initial    float64
 	direction  signal.Direction
 	outlook    *signal.Outlook
 }
@@ -45,6 +45,7 @@ func (w *weatherRows) add(l *signal.Listing, id [16]byte, o *signal.Outlook) {
 		id:         id,
 		created:    l.CreatedAt.UnixMilli(),
 		confidence: signal.RoundConfidence(l.Confidence),
+		initial:    signal.RoundConfidence(l.Confidence),
 		direction:  l.Direction,
 		outlook:    o,
 	}
@@ -99,43 +100,8 @@ func (v *weatherRow) signal() signal.WeatherSignal {
 		ID:         signal.SignalIDFromBytes(v.id).Weather(),
 		Direction:  v.direction,
 		Confidence: v.confidence,
+		Initial:    v.initial,
 		CreatedAt:  time.UnixMilli(v.created).UTC(),
 		Outlook:    *v.outlook,
 	}
-}
-
-// WeatherSignals returns the page of q and the exact number of matches. It fails with
-// KindUnavailable if Redis cannot be reached.
-func (c *Catalogue) WeatherSignals(ctx context.Context, q WeatherQuery) ([]signal.WeatherSignal, int, error) {
-	a, err := c.account(ctx, q.Account)
-	if err != nil || a == nil {
-		return []signal.WeatherSignal{}, 0, err
-	}
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	items, total := a.weather.page(&q, c.oldest())
-	return items, total, nil
-}
-
-// WeatherSignal returns a Weather signal by its identifier. It fails with KindNotFound if
-// the account has no such signal.
-func (c *Catalogue) WeatherSignal(
-	ctx context.Context, account signal.AccountID, id string,
-) (signal.WeatherSignal, error) {
-	a, err := c.account(ctx, account)
-	if err != nil {
-		return signal.WeatherSignal{}, err
-	}
-	s, ok := signal.ParseWeatherID(id)
-	if !ok || a == nil {
-		return signal.WeatherSignal{}, signal.NotFound("weather signal")
-	}
-	ulid, _ := signal.ULIDBytes(string(s))
-	a.mu.RLock()
-	defer a.mu.RUnlock()
-	v := a.weather.byID[ulid]
-	if v == nil || v.created <= c.oldest() {
-		return signal.WeatherSignal{}, signal.NotFound("weather signal")
-	}
-	return v.signal(), nil
 }

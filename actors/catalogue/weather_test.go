@@ -17,7 +17,7 @@ import (
 func weatherHistory(r *rand.Rand, n int, start time.Time) ([]signal.WeatherSignal, []signal.Event) {
 	var all []signal.WeatherSignal
 	var events []signal.Event
-	initial, closed := map[signal.WeatherID]float64{}, map[signal.WeatherID]bool{}
+	closed := map[signal.WeatherID]bool{}
 	p := signal.Position{MS: start.UnixMilli()}
 	for len(events) < n {
 		if r.IntN(3) == 0 {
@@ -35,7 +35,7 @@ func weatherHistory(r *rand.Rand, n int, start time.Time) ([]signal.WeatherSigna
 				events = append(events, eventOf(p, signal.SignalClosed, &l))
 			}
 			if closed[w.ID] {
-				w.Confidence = initial[w.ID]
+				w.Confidence = w.Initial
 			}
 			continue
 		}
@@ -49,7 +49,7 @@ func weatherHistory(r *rand.Rand, n int, start time.Time) ([]signal.WeatherSigna
 					Location: "Houston", ForecastDate: "2026-11-24"},
 			},
 		}
-		initial[w.ID] = w.Confidence
+		w.Initial = w.Confidence
 		l, o := weatherListing(&w), w.Outlook
 		e := eventOf(p, signal.SignalCreated, &l)
 		e.Weather = &o

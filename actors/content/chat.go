@@ -19,7 +19,6 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
-	"github.com/agentsignal/agentsignal/actors/retryafter"
 )
 
 // ChatOptions configure an endpoint with OpenAI's chat protocol. Zero limits mean the
@@ -220,7 +219,7 @@ func (c *chat) post(ctx context.Context, body []byte) (answer []byte, wait time.
 	answer, err = io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes+1))
 	switch code := res.StatusCode; {
 	case code == http.StatusTooManyRequests || code == http.StatusTeapot || code >= 500:
-		wait = retryafter.Parse(res.Header.Get("Retry-After"), time.Now())
+		wait = backoff.RetryAfter(res.Header.Get("Retry-After"), time.Now())
 		return nil, wait, &chatError{reasonStatus, fmt.Errorf("status %d", code)}
 	case code != http.StatusOK:
 		return nil, -1, &chatError{reasonStatus, fmt.Errorf("status %d", code)}
@@ -319,7 +318,7 @@ func (r *Request) text(answer []byte) (string, error) {
 		return "", &chatError{reasonAnswer, errors.New("the text is empty")}
 	}
 	if r.Strategy == MetaTags {
-		return render(r.Strategy, nil, &page{Title: title, Summary: description, Slug: slug(r.Keyword()),
+		return render(r.Strategy, &page{Title: title, Summary: description, Slug: slug(r.Keyword()),
 			Locale: strings.ReplaceAll(r.Locale, "-", "_")})
 	}
 	var b strings.Builder

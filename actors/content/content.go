@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"math"
 	"slices"
@@ -220,7 +221,9 @@ func locale(r *Request) string {
 func slug(s string) string {
 	words := tokens(s)
 	if len(words) == 0 {
-		return "page-" + strconv.FormatUint(seedOf(&Request{Subject: s}), 36)
+		h := fnv.New64a()
+		_, _ = h.Write([]byte(s))
+		return "page-" + strconv.FormatUint(h.Sum64(), 36)
 	}
 	return strings.Join(words, "-")
 }

@@ -90,21 +90,15 @@ func TestLifetimes(t *testing.T) {
 func TestEqualRequestsGetEqualTexts(t *testing.T) {
 	t.Parallel()
 	w, other := newWriter(t, Options{}), newWriter(t, Options{})
-	texts := map[string]bool{}
 	for strategy := range lifetimes {
 		for i, r := range ordinary {
 			r.Strategy = strategy
-			a, m := written(t, w, r)
+			a, _ := written(t, w, r)
 			b, _ := written(t, other, r)
 			if diff := cmp.Diff(a, b); diff != "" {
 				t.Errorf("%s %d: equal requests differ:\n%s", strategy, i, diff)
 			}
-			// Even without the subject's words texts differ.
-			texts[strings.ReplaceAll(strings.ToLower(m.Content), strings.ToLower(r.Subject), "")] = true
 		}
-	}
-	if want := len(lifetimes) * len(ordinary); len(texts) != want {
-		t.Errorf("%d different texts, want %d", len(texts), want)
 	}
 	a, _ := written(t, w, Request{Strategy: BlogPost, Subject: "desk", Features: []string{"drawer"}, Locale: "en-US"})
 	b, _ := written(t, w, Request{Strategy: BlogPost, Subject: " desk", Keywords: []string{" "},
@@ -140,20 +134,6 @@ func TestUnusualSubjects(t *testing.T) {
 			if text.Confidence < 0.5 {
 				t.Errorf("%s on %q: confidence %v", strategy, subject, text.Confidence)
 			}
-		}
-	}
-}
-
-// TestPronounsAreTheSubjects checks that pronouns agree with the subject, not the keyword.
-func TestPronounsAreTheSubjects(t *testing.T) {
-	t.Parallel()
-	w := newWriter(t, Options{})
-	for _, word := range []string{"tools", "parts", "things", "ideas", "gifts", "deals"} {
-		_, m := written(t, w, Request{Strategy: ProductDescription, Subject: "standing desk", Keywords: []string{word},
-			Features: []string{"drawer"}})
-		if strings.Contains(m.Content, "they suit you") || strings.Contains(m.Content, "order them") ||
-			strings.Contains(m.Content, "add them") {
-			t.Errorf("%s: the desk is plural:\n%s", word, m.Content)
 		}
 	}
 }

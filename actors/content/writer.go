@@ -2,126 +2,115 @@ package content
 
 import (
 	"embed"
-	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"html"
 	"regexp"
 	"slices"
 	"strings"
-	"text/template"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/actors/template"
 )
 
 //go:embed templates
 var templateFiles embed.FS
 
-// templates are those of the strategies, by file name. Their functions that draw are
-// replaced for each text.
-var templates = template.Must(template.New("").Funcs(functions(nil)).ParseFS(templateFiles, "templates/*.tmpl"))
+// templates are those of the strategies.
+var templates = map[string]*template.Template{
+	BlogPost:           parse(BlogPost),
+	ProductDescription: parse(ProductDescription),
+	MetaTags:           parse(MetaTags),
+}
 
-// page is the data of a template. Texts in it are escaped for Markdown, except Title,
-// Summary and Tags.
+// parse returns the template of a strategy.
+func parse(strategy string) *template.Template {
+	text, err := templateFiles.ReadFile("templates/" + strategy + ".tmpl")
+	if err != nil {
+		panic(err)
+	}
+	return template.Must(template.Parse(string(text), template.Options{
+		Data: "the page",
+		Functions: map[string]template.Function{
+			"upper":       template.Unary(upperFirst),
+			"quote":       template.JSON,
+			"escapeMarks": template.Unary(escapeMarks),
+			"escape":      template.Unary(html.EscapeString),
+		},
+	}))
+}
+
+// page is the data of a template. Texts in it are escaped for Markdown, except Title, Summary and Tags.
 type page struct {
 	// Keyword is the phrase to be found by. If Keyword or Subject contains the other, the
 	// longer one stands for both.
-	Keyword  noun
-	Subject  noun
-	Aside    bool // Keyword and Subject have little in common
-	Title    string
-	Summary  string   // as meta description
-	Tags     []string // the key phrases
-	Features []feature
-	Names    string   // of the features, if one sentence has room for them
-	Wishes   string   // the wishes that the features fulfil
-	Many     bool     // the features leave little room for other phrases
-	Full     bool     // the features leave no room for other phrases
-	Terms    []string // the other keywords
-	Slug     string
-	Locale   string
+	Keyword, Subject string
+	Aside            bool // Keyword and Subject have little in common
+	Title            string
+	Summary          string   // as meta description
+	Tags             []string // the key phrases
+	Features         []feature
+	Full             bool     // the features leave no room for other phrases
+	Terms            []string // the other keywords
+	Slug             string
+	Locale           string
+}
 
-	Criteria, Questions, Pictures int // the number of lines beside those of features
+// feature is a feature of the subject.
+type feature struct {
+	Name    string
+	Benefit string // follows "so you can"; empty: there is no room for it
+}
+
+// benefitTexts are what one can do with any feature. They claim nothing.
+var benefitTexts = []string{
+	"see at once whether it fits your needs",
+	"spend less time on the small things",
+	"decide with a clear picture",
+	"plan around it",
+	"compare it with what you have today",
+	"tick one more point off your list",
 }
 
 const (
-	// generatorStream is the second half of a generator's seed.
-	generatorStream = 0x5eed
-	// manyFeatures is the number of features that leaves little room in a blog post,
-	// manyWords that of words of features and benefits in a product description.
-	manyFeatures, manyWords = 8, 130
-	// maxNames and maxNameWords limit the features in the first sentence of a product
-	// description and their words.
-	maxNames, maxNameWords = 5, 20
-	// maxTerms and maxTermWords limit the other keywords in a product description.
-	maxTerms, maxTermWords = 3, 12
+	// maxFeatureWords limits the words about features in a product description beside other phrases.
+	maxFeatureWords = 150
+	// longBenefit and shortBenefit are the words of a line on a feature beside its name, with and without a benefit.
+	longBenefit, shortBenefit = 11, 2
 )
 
-// seedOf returns the seed of a request, the same for equal requests.
-func seedOf(r *Request) uint64 {
-	h := fnv.New64a()
-	encoded, _ := json.Marshal(r) // texts can always be encoded
-	_, _ = h.Write(encoded)
-	return h.Sum64()
-}
+// The lengths that the checks of meta_tags require. Titles and descriptions of other texts
+// have them where possible.
+const (
+	minTitle, maxTitle             = 30, 60 // characters
+	minDescription, maxDescription = 70, 158
+)
 
 // compose writes a text by the template of the strategy.
-func compose(r *Request) (string, error) {
-	d := newDrawer(r)
-	return render(r.Strategy, d, newPage(r, d))
-}
+func compose(r *Request) (string, error) { return render(r.Strategy, newPage(r)) }
 
-// render executes the template of a strategy. d may be nil if the template draws nothing.
-func render(strategy string, d *drawer, p *page) (string, error) {
-	t, err := templates.Clone()
+// render executes the template of a strategy.
+func render(strategy string, p *page) (string, error) {
+	data, err := template.Values(p)
+	if err != nil {
+		return "", fmt.Errorf("encode page: %w", err)
+	}
+	text, err := templates[strategy].Execute(data)
 	if err != nil {
 		return "", fmt.Errorf("write content: %w", err)
 	}
-	var b strings.Builder
-	if err := t.Funcs(functions(d)).ExecuteTemplate(&b, strategy+".tmpl", p); err != nil {
-		return "", fmt.Errorf("write content: %w", err)
-	}
-	return emptyLines.ReplaceAllString(strings.TrimSpace(b.String()), "\n\n") + "\n", nil
+	return emptyLines.ReplaceAllString(strings.TrimSpace(string(text)), "\n\n") + "\n", nil
 }
 
 // emptyLines matches more than one empty line.
 var emptyLines = regexp.MustCompile(`\n{3,}`)
 
-// functions are the functions of templates.
-func functions(d *drawer) template.FuncMap {
-	return template.FuncMap{
-		"line":  d.line,
-		"lines": d.lines,
-		"about": d.about,
-		// pick returns one of its arguments.
-		"pick":  func(variants ...string) string { return variants[d.rng.IntN(len(variants))] },
-		"upper": upperFirst,
-		"quote": func(v any) (string, error) {
-			b, err := json.Marshal(v)
-			return string(b), err
-		},
-		"escapeMarks": escapeMarks,
-		"escape":      html.EscapeString,
-		"list":        list,
-	}
-}
-
 // newPage returns the data of a template for a request.
-func newPage(r *Request, d *drawer) *page {
-	p := &page{Slug: slug(r.Keyword()), Locale: locale(r), Tags: related(r)}
-	p.Keyword, p.Subject, p.Aside = nouns(r)
-	var words int
-	p.Features, words = describeFeatures(r.Features, d)
-	p.Many = len(p.Features) > manyFeatures
-	if r.Strategy == ProductDescription {
-		p.Many, p.Full = words > manyWords, words > maxFeatureWords
-	}
-	p.Criteria, p.Questions, p.Pictures = max(2, 4-len(p.Features)), max(2, 5-len(p.Features)), 1
-	if len(p.Features) < 2 {
-		p.Pictures = 2
-	}
-	if names := list(r.Features); len(p.Features) <= maxNames && len(tokens(names)) <= maxNameWords {
-		p.Names = escapeMarks(names)
-	}
-	p.Wishes = wishes(p.Features)
+func newPage(r *Request) *page {
+	keyword, subject, aside := names(r)
+	p := &page{Slug: slug(r.Keyword()), Locale: locale(r), Tags: related(r), Aside: aside,
+		Keyword: escapeMarks(keyword), Subject: escapeMarks(subject)}
+	p.Features, p.Full = describe(r.Features)
 	for i, k := range r.Keywords {
 		known := i == 0 || slices.ContainsFunc(append([]string{r.Subject}, r.Features...),
 			func(s string) bool { return mentions(s, k) })
@@ -129,57 +118,108 @@ func newPage(r *Request, d *drawer) *page {
 			p.Terms = append(p.Terms, escapeMarks(k))
 		}
 	}
-	if r.Strategy == ProductDescription {
-		p.Terms = p.Terms[:min(len(p.Terms), maxTerms)]
-		if len(tokens(list(p.Terms))) > maxTermWords {
-			p.Terms = nil
-		}
+	phrases := []string{keyword, withoutEnd(r.Keyword())}
+	if aside {
+		phrases = []string{keyword + " and " + subject, keyword}
 	}
-	p.Title, p.Summary = title(r, p, d), summary(r, p, d)
+	p.Title, p.Summary = title(phrases), summary(phrases, r.Features)
 	return p
 }
 
-// nouns returns the keyword and the subject of a text as nouns, and whether they have
-// little in common. If one contains the other, the longer one stands for both.
-func nouns(r *Request) (keyword, subject noun, aside bool) {
-	k, s := r.Keyword(), r.Subject
+// names returns the keyword and the subject of a text, and whether they have little in common. If one
+// contains the other, the longer one stands for both.
+func names(r *Request) (keyword, subject string, aside bool) {
+	k, s := withoutEnd(r.Keyword()), withoutEnd(r.Subject)
 	switch {
 	case mentions(s, k):
-		k = s
+		return s, s, false
 	case mentions(k, s):
-		s = k
-	default:
-		aside = true
+		return k, k, false
 	}
-	english := inEnglish(r)
-	return nounOf(k, english), nounOf(s, english), aside
+	return k, s, true
 }
 
-// wishes joins the first two wishes.
-func wishes(features []feature) string {
+// withoutEnd returns a phrase without the marks that end a sentence.
+func withoutEnd(s string) string {
+	if t := strings.TrimRight(s, " .,:;!?"); len(tokens(t)) > 0 {
+		return t
+	}
+	return s
+}
+
+// describe returns the features of a product, and whether they leave no room for other phrases.
+func describe(features []string) (list []feature, full bool) {
+	words := len(tokens(strings.Join(features, " ")))
+	long := words+longBenefit*len(features) <= maxFeatureWords
+	for i, name := range features {
+		f := feature{Name: escapeMarks(name)}
+		if long {
+			f.Benefit = benefitTexts[i%len(benefitTexts)]
+		}
+		list = append(list, f)
+	}
+	return list, !long && words+shortBenefit*len(features) > maxFeatureWords
+}
+
+// title returns the title of a page on the first of some phrases that fits.
+func title(phrases []string) string {
 	var all []string
-	for _, f := range features {
-		if f.Wish != "" && len(all) < 2 {
-			all = append(all, f.Wish)
+	for _, p := range phrases {
+		all = append(all, p+": what to know before you start", p)
+	}
+	return firstFitting(all, minTitle, maxTitle)
+}
+
+// summary returns the description of a page on the first of some phrases that fits, with as many features as fit.
+func summary(phrases, features []string) string {
+	var all []string
+	for n := len(features); n > 0; n-- {
+		all = append(all, phrases[0]+" with "+list(features[:n])+": what to check, what to ask and where to begin.")
+	}
+	for _, p := range phrases {
+		all = append(all, p+": where to begin, which questions to ask, how to check what you read and what to do next.",
+			p+": what to know before you start.", p)
+	}
+	return firstFitting(all, minDescription, maxDescription)
+}
+
+// firstFitting returns the first of texts whose length, in characters, is within bounds, or the last one.
+func firstFitting(texts []string, low, high int) string {
+	for _, s := range texts {
+		if n := utf8.RuneCountInString(s); low <= n && n <= high {
+			return upperFirst(s)
 		}
 	}
-	return list(all)
+	return upperFirst(texts[len(texts)-1])
 }
 
 // escapeMarks escapes the characters that have a meaning in Markdown.
 func escapeMarks(s string) string { return escaper.Replace(s) }
 
-// unescapeMarks is the inverse of escapeMarks.
-func unescapeMarks(s string) string { return unescaper.Replace(s) }
-
-var escaper, unescaper = func() (*strings.Replacer, *strings.Replacer) {
-	var escaped, plain []string
+var escaper = func() *strings.Replacer {
+	var escaped []string
 	for _, mark := range "\\*_`[]<>#" {
-		m := string(mark)
-		escaped, plain = append(escaped, m, `\`+m), append(plain, `\`+m, m)
+		escaped = append(escaped, string(mark), `\`+string(mark))
 	}
-	return strings.NewReplacer(escaped...), strings.NewReplacer(plain...)
+	return strings.NewReplacer(escaped...)
 }()
+
+// upperFirst returns s with its first letter in upper case, unless its first word has one already, as "iPhone" does.
+func upperFirst(s string) string {
+	word, _, _ := strings.Cut(s, " ")
+	if word != strings.ToLower(word) {
+		return s
+	}
+	for i, c := range s {
+		if unicode.IsLetter(c) {
+			return s[:i] + string(unicode.ToUpper(c)) + s[i+utf8.RuneLen(c):]
+		}
+		if unicode.IsDigit(c) {
+			break
+		}
+	}
+	return s
+}
 
 // list returns "a, b and c".
 func list(all []string) string {

@@ -28,10 +28,10 @@ type backfill struct {
 func (r *resumer) take(account signal.AccountID) *backfill {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	b := r.stock[account]
+	b := r.backfills[account]
 	if b == nil {
 		b = &backfill{turn: make(chan struct{}, 1)}
-		r.stock[account] = b
+		r.backfills[account] = b
 	}
 	b.users++
 	if b.expiry != nil {
@@ -57,7 +57,7 @@ func (r *resumer) release(account signal.AccountID, b *backfill) {
 func (r *resumer) expire(account signal.AccountID, b *backfill) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if b.users == 0 && r.stock[account] == b {
+	if b.users == 0 && r.backfills[account] == b {
 		r.drop(account, b)
 	}
 }
@@ -65,7 +65,7 @@ func (r *resumer) expire(account signal.AccountID, b *backfill) {
 // drop removes a backfill that is not in use. The caller holds r.mu.
 func (r *resumer) drop(account signal.AccountID, b *backfill) {
 	b.expiry.Stop()
-	delete(r.stock, account)
+	delete(r.backfills, account)
 	r.held -= b.bytes
 }
 
@@ -74,7 +74,7 @@ func (r *resumer) drop(account signal.AccountID, b *backfill) {
 func (r *resumer) hold(b *backfill, bytes int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for account, other := range r.stock {
+	for account, other := range r.backfills {
 		if r.held+bytes <= r.bytes {
 			break
 		}
@@ -103,11 +103,11 @@ func (r *resumer) empty(b *backfill) {
 func (r *resumer) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, b := range r.stock {
+	for _, b := range r.backfills {
 		if b.expiry != nil {
 			b.expiry.Stop()
 		}
 	}
-	clear(r.stock)
+	clear(r.backfills)
 	r.held = 0
 }

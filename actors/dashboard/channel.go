@@ -95,6 +95,9 @@ func setOf(list []channel) channelSet {
 	return s
 }
 
+// The key of a subscription begins with its channels as one byte, so a set without heartbeat must be below 128.
+const _ = uint(127 - (1<<heartbeat - 1))
+
 func (s channelSet) has(c channel) bool { return s&(1<<c) != 0 }
 
 // subscription selects the messages of its account that a connection gets. It is
@@ -135,7 +138,7 @@ func newSubscription(list []channel, assets []string) *subscription {
 func (s *subscription) with(list []channel) *subscription {
 	c := *s
 	c.channels = setOf(list) &^ (1 << heartbeat)
-	c.key = string(rune(c.channels)) + s.key[1:] // a set takes one byte
+	c.key = string(rune(c.channels)) + s.key[1:] // the channels of s are one byte
 	return &c
 }
 

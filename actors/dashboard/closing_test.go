@@ -33,10 +33,10 @@ func TestASlowClientThatComesBackLearnsWhyItIsClosed(t *testing.T) {
 				b := newBench(t, nil)
 				p, s := b.attachWith("", 1<<20)
 				b.settle()
-				s.room = 10 // of a message
+				s.space = 10 // of a message
 				b.journal.append(bulky(1000))
 				b.pass()
-				s.room = -10_000 // widening is not enough
+				s.space = -10_000 // widening is not enough
 				b.flusher.post(closeConn{p, test.why})
 				b.pass()
 				if test.drains {
@@ -45,7 +45,7 @@ func TestASlowClientThatComesBackLearnsWhyItIsClosed(t *testing.T) {
 				}
 				time.Sleep(test.full)
 				b.pass()
-				s.room = 1 << 20
+				s.space = 1 << 20
 				b.pass()
 				time.Sleep(test.unread)
 				b.pass()

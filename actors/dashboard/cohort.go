@@ -1,108 +1,6 @@
 package dashboard
 
-import (
-	"slices"
-	"sync"
-
-	"github.com/agentsignal/agentsignal/actors/signal"
-)
-
-// audience holds one flusher's connections of one account, and the index from a
-// frame to the cohorts that it concerns.
-type audience struct {
-	account      signal.AccountID
-	partition    int
-	peers        []*peer             // peer.seat is its index
-	cohorts      map[string]*cohort  // by subscription.key
-	everyAsset   [channels][]*cohort // cohorts without a filter, or channels without assets
-	singleAsset  map[asset][]*cohort // cohorts with a channel that has assets
-	prices       *prices
-	priceCohorts int // cohorts that want prices
-}
-
-func newAudience(account signal.AccountID, partition int, p *prices) *audience {
-	return &audience{
-		account:     account,
-		partition:   partition,
-		cohorts:     make(map[string]*cohort),
-		singleAsset: make(map[asset][]*cohort),
-		prices:      p,
-	}
-}
-
-// concerned calls yield with every cohort that f concerns.
-func (a *audience) concerned(f *frame, yield func(*cohort)) {
-	pass := func(list []*cohort) {
-		for _, c := range list {
-			if c.sub.channels.has(f.channel) && c.sub.passes(f) {
-				yield(c)
-			}
-		}
-	}
-	pass(a.everyAsset[f.channel])
-	if f.channel.hasAsset() && len(a.singleAsset) > 0 {
-		pass(a.singleAsset[f.asset])
-	}
-}
-
-// cohort returns the cohort of sub, creating it if needed.
-func (a *audience) cohort(sub *subscription) *cohort {
-	c := a.cohorts[sub.key]
-	if c != nil {
-		return c
-	}
-	c = &cohort{sub: sub, audience: a}
-	a.cohorts[sub.key] = c
-	a.index(c, func(list []*cohort) []*cohort { return append(list, c) })
-	a.wantPrices(c, +1)
-	return c
-}
-
-// drop removes a cohort without members.
-func (a *audience) drop(c *cohort) {
-	delete(a.cohorts, c.sub.key)
-	a.index(c, func(list []*cohort) []*cohort {
-		if i := slices.Index(list, c); i >= 0 {
-			last := len(list) - 1
-			list[i], list[last] = list[last], nil
-			list = list[:last]
-		}
-		return list
-	})
-	a.wantPrices(c, -1)
-}
-
-// wantPrices counts c, which is added or, with -1, removed, if it wants prices.
-func (a *audience) wantPrices(c *cohort, n int) {
-	if c.sub.channels.has(marketPrice) {
-		a.priceCohorts += n
-		a.prices.want(c.sub.assets, n)
-	}
-}
-
-// index applies change to every list that c belongs to.
-func (a *audience) index(c *cohort, change func([]*cohort) []*cohort) {
-	single := false
-	for ch := range channels {
-		switch {
-		case !c.sub.channels.has(ch):
-		case len(c.sub.assets) == 0 || !ch.hasAsset():
-			a.everyAsset[ch] = change(a.everyAsset[ch])
-		default:
-			single = true
-		}
-	}
-	if !single {
-		return
-	}
-	for _, asset := range c.sub.assets {
-		if list := change(a.singleAsset[asset]); len(list) > 0 {
-			a.singleAsset[asset] = list
-		} else {
-			delete(a.singleAsset, asset)
-		}
-	}
-}
+import "sync"
 
 // cohort holds the connections of one account and flusher that get the same frames, and
 // the log of the frames that some of them still need. Only its flusher uses it.
@@ -119,7 +17,7 @@ type cohort struct {
 	first uint64
 
 	fresh   int  // frames appended since the last pass
-	dirty   bool // listed in flusher.dirty for the next pass
+	dirty   bool // listed in audiences.dirty for the next pass
 	lagging int  // members that did not get all frames in a pass
 }
 
@@ -189,6 +87,27 @@ func (c *cohort) compact() {
 		c.marks[i].end -= cut
 	}
 	c.base, c.first = c.base+uint64(cut), n
+}
+
+// flushed ends a pass, in which frames were written to all members.
+func (c *cohort) flushed() {
+	c.dirty, c.fresh = false, 0
+	if c.lagging == 0 {
+		c.release()
+	} else {
+		c.compact()
+	}
+}
+
+// caughtUp records that p got all frames.
+func (c *cohort) caughtUp(p *peer) {
+	if !p.lagging {
+		return
+	}
+	p.lagging = false
+	if c.lagging--; c.lagging == 0 && !c.dirty {
+		c.release()
+	}
 }
 
 // join adds p, which gets the frames appended from now on.

@@ -82,12 +82,12 @@ func TestCohortLog(t *testing.T) {
 	a := newAudience(alice, 0, nil)
 	c := a.cohort(everything)
 	r := rand.New(rand.NewPCG(4, 2))
-	f := &flusher{hub: &Hub{o: Options{QueueMessages: 10, QueueBytes: 10}}}
+	w := newWriter(&Hub{o: Options{QueueMessages: 10, QueueBytes: 10}})
 	var all []byte
 	peers := make([]*peer, 4)
 	got := make([][]byte, len(peers))
 	for i := range peers {
-		peers[i] = &peer{flusher: f}
+		peers[i] = &peer{}
 		c.join(peers[i])
 	}
 	compacted := false
@@ -110,7 +110,7 @@ func TestCohortLog(t *testing.T) {
 				n = len(rest) // sometimes it catches up
 			}
 			got[i] = append(got[i], rest[:n]...)
-			f.advance(p, fromLog, n)
+			w.advance(p, fromLog, n)
 			if start := c.start(p.frame); p.offset < start || p.frame < c.endFrame() && p.offset >= c.start(p.frame+1) {
 				t.Fatalf("offset %d is not in frame %d", p.offset, p.frame)
 			}

@@ -386,6 +386,9 @@ func TestAFloodOfPingsIsNotAnswered(t *testing.T) {
 
 func TestHeartbeatsAndPings(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	s := newService(t, func(o *Options) {
 		o.Heartbeat, o.PingInterval, o.LifeTimeout = 150*time.Millisecond, 50*time.Millisecond, 2*time.Second
 	})

@@ -61,7 +61,7 @@ func closedSlow(s *service, metrics *Metrics) bool {
 	found := make(chan bool, len(s.hub.flushers))
 	for _, f := range s.hub.flushers {
 		f.post(inspect(func(f *flusher) {
-			for p := range f.peers.All() {
+			for p := range f.lifecycle.peers.All() {
 				if p.closed == closeSlow {
 					found <- true
 					return
@@ -203,7 +203,7 @@ func TestTLS(t *testing.T) {
 		}
 	}
 	c.wantNothing()
-	// Whether it gets the close frame depends on its kernel: see handover.widen.
+	// Whether it gets the close frame depends on its kernel: see blockingSocket.widen.
 	until(t, "the slow one is closed", func() bool { return closedSlow(s, metrics) })
 	never.ws.Close()
 	if err := c.ws.WriteControl(websocket.CloseMessage, nil, time.Now().Add(time.Second)); err != nil {

@@ -15,11 +15,9 @@
 // Connections of one account with the same channels and filters form a cohort with one log
 // of encoded frames; each connection only has an offset in that log. A pass writes to all
 // members of the cohorts with new frames. Frames published during a pass are written by the
-// next one, so batches grow with the load. A flusher that is busy for more than half of its
-// time begins a pass at most every 5 ms, then 10 ms, where that gathers more for a
-// write: see pacing. During a pass it has the runtime poll the network: see netPoll. A
+// next one, so batches grow with the load: see deploy/decisions/0080. A
 // write that the kernel refuses leaves the offset unchanged and is retried after 20 ms.
-// Where TLS ends in this process a write may block, so a goroutine does it: see handover.
+// Where TLS ends in this process a write may block, so a goroutine does it: see blockingSocket.
 //
 // # The life of a connection
 //

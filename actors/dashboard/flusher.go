@@ -1,29 +1,17 @@
 package dashboard
 
 import (
-	"runtime"
 	"sync"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/heap"
 	"github.com/agentsignal/agentsignal/actors/panics"
-	"github.com/agentsignal/agentsignal/actors/signal"
-)
-
-const (
-	maxWrite    = 64 << 10              // bytes for one connection in a turn
-	retryAfter  = 20 * time.Millisecond // pause after the kernel accepted no more bytes
-	yieldEvery  = 32                    // writes before other goroutines may run
-	pollLimit   = 2 * time.Millisecond  // for a poll of the network during a pass
-	closingTime = 5 * time.Second       // time to write the close frame
-	lingerTime  = 2 * time.Second       // time for the client's close frame after that
-	recentFor   = 10 * time.Second      // how long a revocation also closes new connections
 )
 
 // order is a task for a flusher. Orders are applied in the order of posting.
 type order interface{ apply(f *flusher) }
 
-// flusher is the only writer of its connections. See the package comment.
+// flusher is the only goroutine that writes to its connections. It applies orders and makes passes; see
+// the package comment. Its parts are used by run only.
 type flusher struct {
 	hub *Hub
 
@@ -36,64 +24,30 @@ type flusher struct {
 	poller poller
 
 	// The rest is used by run only.
-	spare          []order // the previous inbox, for reuse
-	audiences      map[signal.AccountID]*audience
-	passed         map[int]passage
-	revoked        map[signal.AccountID][]recent
-	dirty          []*cohort
-	awaitingPrices []*peer          // peers that want prices and have none yet
-	ready          []*peer          // peers that have something to write
-	readyBefore    []*peer          // the previous list, for reuse
-	waiting        []*peer          // peers whose kernel buffer is full
-	retryAt        int64            // when they are retried
-	peers          heap.Heap[*peer] // by due: see newDeadlines
-	draining       bool
-	halted         bool
-	pacing         pacing
+	spare    []order // the previous inbox, for reuse
+	draining bool
+	halted   bool
 
-	network netPoll
-	crowded bool // other goroutines have held up a poll of the network during this pass
-	writer  *rawWriter
-	scratch []byte // buffer for a replay's frames
-	writes  int    // since the last yield
-	counted tally
-
-	// Counts that are not in the metrics yet.
-	sent      [channels]uint64
-	sentBytes uint64
-}
-
-// passage is the range of events of a partition that a flusher has seen.
-type passage struct{ first, last signal.Position }
-
-// recent is a revocation of the last few seconds. It is kept because a connection that
-// was authenticated just before it may arrive just after it.
-type recent struct {
-	revocation
-	at    signal.Position
-	clock int64
-}
-
-// tally counts the frames of each channel in a part of a cohort's log. Most members of
-// a cohort get the same part in a pass, so the last count is kept.
-type tally struct {
-	cohort   *cohort
-	from, to uint64
-	channels [channels]uint64
+	writer     *writer
+	audiences  *audiences
+	lifecycle  *lifecycle
+	membership *membership
+	revoked    revocations
 }
 
 func newFlusher(h *Hub) *flusher {
-	return &flusher{
-		hub:       h,
-		poller:    poller{hub: h},
-		wake:      make(chan struct{}, 1),
-		done:      make(chan struct{}),
-		audiences: make(map[signal.AccountID]*audience),
-		passed:    make(map[int]passage),
-		revoked:   make(map[signal.AccountID][]recent),
-		peers:     newDeadlines(),
-		writer:    newRawWriter(),
+	f := &flusher{
+		hub:     h,
+		poller:  poller{hub: h},
+		wake:    make(chan struct{}, 1),
+		done:    make(chan struct{}),
+		revoked: make(revocations),
 	}
+	f.writer = newWriter(h)
+	f.audiences = newAudiences(h)
+	f.lifecycle = newLifecycle(h, f.writer, f.audiences)
+	f.membership = &membership{hub: h, writer: f.writer, audiences: f.audiences, lifecycle: f.lifecycle}
+	return f
 }
 
 // post adds o to the inbox. It never waits.
@@ -119,10 +73,9 @@ func (f *flusher) run() {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for !f.halted {
-		from := f.hub.clock()
 		f.work()
-		next := f.pacing.worked(from, f.hub.clock(), f.report(), f.peers.Len())
-		if len(f.ready) > 0 || f.halted {
+		f.writer.report()
+		if len(f.writer.ready) > 0 || f.halted {
 			continue
 		}
 		timer.Reset(f.idleFor())
@@ -130,9 +83,7 @@ func (f *flusher) run() {
 		case <-f.wake:
 		case <-timer.C:
 		}
-		time.Sleep(time.Duration(next - f.hub.clock()))
 	}
-	f.network.close()
 	f.mu.Lock()
 	f.ended, f.inbox = true, nil
 	f.mu.Unlock()
@@ -140,20 +91,14 @@ func (f *flusher) run() {
 
 // idleFor returns the time until something is due, if no order arrives before.
 func (f *flusher) idleFor() time.Duration {
-	next := f.hub.clock() + int64(time.Hour)
-	if f.peers.Len() > 0 {
-		next = min(next, f.peers.Top().due)
-	}
-	if len(f.waiting) > 0 {
-		next = min(next, f.retryAt)
-	}
-	return time.Duration(max(0, next-f.hub.clock()))
+	now := f.hub.clock()
+	next := min(now+int64(time.Hour), f.lifecycle.due(), f.writer.due())
+	return time.Duration(max(0, next-now))
 }
 
 // work does one pass: all orders, all due timers, then one turn of writing for each
 // peer that has something to write.
 func (f *flusher) work() {
-	f.crowded = false
 	f.mu.Lock()
 	orders := f.inbox
 	f.inbox = f.spare[:0]
@@ -167,27 +112,32 @@ func (f *flusher) work() {
 	if f.spare = orders; cap(orders) > maxSpare {
 		f.spare = nil
 	}
-	f.hub.guard(f.expire)
+	f.hub.guard(f.lifecycle.expire)
 
-	f.each(len(f.dirty), func(i int) {
-		c := f.dirty[i]
-		f.dirty[i] = nil
+	dirty := f.audiences.dirty
+	f.each(len(dirty), func(i int) {
+		c := dirty[i]
+		dirty[i] = nil
 		// Deferred so that the next event flushes the cohort again after a panic.
 		defer func() { c.dirty, c.fresh = false, 0 }()
 		f.flush(c)
 	})
-	f.dirty = f.dirty[:0]
+	f.audiences.dirty = dirty[:0]
 
-	f.ready, f.readyBefore = f.readyBefore[:0], f.ready
-	f.each(len(f.readyBefore), func(i int) {
-		p := f.readyBefore[i]
-		f.readyBefore[i] = nil
+	ready := f.writer.takeReady()
+	f.each(len(ready), func(i int) {
+		p := ready[i]
+		ready[i] = nil
 		p.ready = false
 		f.turn(p)
 	})
-	if len(f.waiting) > 0 && f.retryAt <= f.hub.clock() {
-		f.retry()
-	}
+	waiting := f.writer.takeWaiting()
+	f.each(len(waiting), func(i int) {
+		if p := waiting[i]; p.refused {
+			p.refused = false
+			f.turn(p)
+		}
+	})
 }
 
 // each calls do for 0 to n-1 and recovers from panics, so that a faulty order, cohort or
@@ -212,82 +162,53 @@ func (f *flusher) flush(c *cohort) {
 		}
 		i++
 	}
-	f.observe(c)
-	c.dirty, c.fresh = false, 0
-	if c.lagging == 0 {
-		c.release()
-	} else {
-		c.compact()
-	}
-}
-
-// observe records the delivery lag of the frames that this pass wrote.
-func (f *flusher) observe(c *cohort) {
-	if f.hub.o.Metrics == nil || len(c.members) == 0 {
-		return
-	}
-	now := f.hub.o.Now().UnixMilli()
-	for _, m := range c.marks[len(c.marks)-c.fresh:] {
-		f.hub.o.Metrics.lag(now - m.ms)
-	}
-}
-
-// retry writes again to the peers whose kernel buffer was full.
-func (f *flusher) retry() {
-	waiting := f.waiting
-	f.waiting = nil
-	f.each(len(waiting), func(i int) {
-		if p := waiting[i]; p.refused {
-			p.refused = false
-			f.turn(p)
-		}
-	})
-}
-
-// yield lets other goroutines run after some writes, because raw system calls do not
-// yield to the scheduler, and has the network polled. In a pass in which that takes too long, because
-// others are always runnable, it only lets them run.
-func (f *flusher) yield() {
-	if f.writes++; f.writes < yieldEvery {
-		return
-	}
-	f.writes = 0
-	if f.crowded {
-		runtime.Gosched()
-		return
-	}
-	from := f.hub.clock()
-	f.network.poll()
-	f.crowded = f.hub.clock()-from > int64(pollLimit)
-}
-
-// count adds the frames of c's log with the numbers from to to-1 to the sent ones.
-func (f *flusher) count(c *cohort, from, to uint64) {
-	if from == to {
-		return
-	}
-	t := &f.counted
-	if t.cohort != c || t.from != from || t.to != to {
-		*t = tally{cohort: c, from: from, to: to}
-		for _, m := range c.marks[from-c.first : to-c.first] {
-			t.channels[m.channel]++
+	if m := f.hub.o.Metrics; m != nil && len(c.members) > 0 {
+		now := f.hub.o.Now().UnixMilli()
+		for _, frame := range c.marks[len(c.marks)-c.fresh:] {
+			m.lag(now - frame.ms)
 		}
 	}
-	for i, n := range t.channels {
-		f.sent[i] += n
+	c.flushed()
+}
+
+// turn writes to p until p has everything, the kernel refuses, or maxWrite bytes are
+// written.
+func (f *flusher) turn(p *peer) {
+	if p.removed || p.finished || p.refused {
+		return
+	}
+	for budget := maxWrite; ; {
+		switch f.writer.write(p, &budget) {
+		case wroteAll:
+			p.overSince = 0
+			if p.cohort != nil {
+				p.cohort.caughtUp(p)
+			}
+			if p.replay != nil {
+				if f.membership.catchUp(p) {
+					return
+				}
+				continue // with the frames that were published meanwhile
+			}
+			if p.closed.code != 0 {
+				f.lifecycle.finish(p)
+			}
+		case tooSlow:
+			f.lifecycle.close(p, closeSlow)
+		case broken:
+			f.lifecycle.abandon(p)
+		case wroteSome:
+		}
+		return
 	}
 }
 
-// report updates the metrics, and returns how many frames were written since the last report.
-func (f *flusher) report() (frames uint64) {
-	f.counted.cohort = nil
-	if f.sentBytes == 0 {
-		return 0
+// revoke closes the connections whose credential is no longer valid.
+func (f *flusher) revoke(e *frame) {
+	r := f.revoked.record(e, f.hub.clock())
+	for _, p := range f.audiences.peers(e.account) {
+		if why, hit := r.hits(p.key, p.session); hit {
+			f.lifecycle.close(p, why)
+		}
 	}
-	for _, n := range f.sent {
-		frames += n
-	}
-	f.hub.o.Metrics.sent(&f.sent, f.sentBytes)
-	f.sent, f.sentBytes = [channels]uint64{}, 0
-	return frames
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -15,10 +16,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// tap is a socket that accepts as many bytes as the test gives it room for.
+// tap is a socket that accepts as many bytes as the test gives it space for.
 type tap struct {
 	out    []byte
-	room   int
+	space  int
 	wide   bool
 	ended  bool // finish or Close was called
 	closed bool // Close was called
@@ -26,19 +27,19 @@ type tap struct {
 }
 
 func (s *tap) write(_ *rawWriter, b []byte) (int, error) {
-	n := min(len(b), s.room)
+	n := min(len(b), s.space)
 	if s.limits > 0 {
 		n = min(n, s.limits)
 	}
 	if n == 0 {
 		return 0, errRefused
 	}
-	s.out, s.room = append(s.out, b[:n]...), s.room-n
+	s.out, s.space = append(s.out, b[:n]...), s.space-n
 	return n, nil
 }
 
 func (s *tap) listen(receiver) {}
-func (s *tap) widen()          { s.wide, s.room = true, s.room+10_000 }
+func (s *tap) widen()          { s.wide, s.space = true, s.space+10_000 }
 func (s *tap) finish()         { s.ended = true }
 func (s *tap) Close()          { s.ended, s.closed = true, true }
 
@@ -104,13 +105,13 @@ func newBench(tb testing.TB, change func(*Options)) *bench {
 }
 
 // attach returns an authenticated connection with the default subscription, whose tap
-// has no room yet.
+// has no space yet.
 func (b *bench) attach() (*peer, *tap) { return b.attachWith("", 0) }
 
-// attachWith returns a connection that was authenticated with a key, whose tap has room
+// attachWith returns a connection that was authenticated with a key, whose tap has space
 // for some bytes.
-func (b *bench) attachWith(key signal.KeyID, room int) (*peer, *tap) {
-	s := &tap{room: room}
+func (b *bench) attachWith(key signal.KeyID, space int) (*peer, *tap) {
+	s := &tap{space: space}
 	p := &peer{id: "con", flusher: b.flusher, socket: s}
 	p.reading.Store(true)
 	b.flusher.post(attached{p})
@@ -120,14 +121,14 @@ func (b *bench) attachWith(key signal.KeyID, room int) (*peer, *tap) {
 
 // pass makes a pass that also retries refused peers.
 func (b *bench) pass() {
-	b.flusher.retryAt = 0
+	b.flusher.writer.retryAt = 0
 	b.flusher.work()
 }
 
 // settle makes passes until nothing is left to write.
 func (b *bench) settle() {
 	b.pass()
-	for len(b.flusher.ready)+len(b.flusher.waiting) > 0 {
+	for len(b.flusher.writer.ready)+len(b.flusher.writer.waiting) > 0 {
 		b.pass()
 	}
 }
@@ -192,7 +193,7 @@ func (m *machine) step() {
 			m.release()
 		}
 	case 3, 4:
-		one.tap.room += m.r.IntN(1500)
+		one.tap.space += m.r.IntN(1500)
 	case 5:
 		one.tap.limits = m.r.IntN(300)
 		m.bench.pass()
@@ -292,7 +293,7 @@ func (m *machine) post(one *model) {
 func (m *machine) finish(t *testing.T) {
 	m.release()
 	for _, one := range m.models {
-		one.tap.room, one.tap.limits = 1<<40, 0
+		one.tap.space, one.tap.limits = 1<<40, 0
 	}
 	m.bench.settle()
 	for i, one := range m.models {
@@ -316,7 +317,7 @@ func (m *machine) finish(t *testing.T) {
 			t.Errorf("connection %d: %s", i, d)
 		}
 	}
-	for _, a := range m.bench.flusher.audiences {
+	for _, a := range m.bench.flusher.audiences.of {
 		for _, c := range a.cohorts {
 			if len(c.log) > 0 || c.lagging != 0 {
 				t.Errorf("a cohort whose members got everything keeps %d bytes, %d lag", len(c.log), c.lagging)
@@ -330,7 +331,7 @@ func TestSlowConsumerLearnsWhy(t *testing.T) {
 	b := newBench(t, func(o *Options) { o.QueueMessages = 5 })
 	p, s := b.attachWith("", 1<<20)
 	b.settle()
-	s.room = 10 // ends inside the first frame
+	s.space = 10 // ends inside the first frame
 	for range 5 {
 		b.journal.append(created(alice, "BTC"))
 	}
@@ -389,7 +390,7 @@ func TestABurstWithASlowReader(t *testing.T) {
 	for _, s := range sinks {
 		s.n, s.bad = len(reference.out), false // each has a welcome of its own
 	}
-	stuck.room = 1000 // some signals, and a part of one
+	stuck.space = 1000 // some signals, and a part of one
 	var want []string
 	for range parts {
 		events := make([]signal.Event, part)
@@ -429,7 +430,7 @@ func TestABurstWithASlowReader(t *testing.T) {
 // settlePart makes a pass after which some peers still wait.
 func (b *bench) settlePart() {
 	b.pass()
-	for len(b.flusher.ready) > 0 {
+	for len(b.flusher.writer.ready) > 0 {
 		b.pass()
 	}
 }
@@ -441,13 +442,13 @@ func TestClosingCompletesTheFrameUnderWay(t *testing.T) {
 		first := b.journal.append(created(alice, "BTC"))[0]
 		p, s := b.attachWith("", 1<<20)
 		b.settle()
-		s.room = 10
+		s.space = 10
 		switch test {
 		case "log":
 			b.journal.append(created(alice, "BTC"), created(alice, "BTC"))
 		case "replay":
 			b.journal.append(created(alice, "BTC"))
-			s.room = 1 << 20
+			s.space = 1 << 20
 			b.settle()
 			p.sent = nil
 			found, err := b.hub.resumer.findAfter(t.Context(), alice, first)
@@ -455,7 +456,7 @@ func TestClosingCompletesTheFrameUnderWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			reply := encodeReply("subscribed", subscribedData{Resumed: &resumedData{1, true}}, time.Now())
-			s.room = len(reply) + 10
+			s.space = len(reply) + 10
 			b.flusher.post(subscribed{peer: p, sub: everything, replay: &found, kind: "subscribed",
 				reply: func(r *resumedData) any { return subscribedData{Resumed: r} }})
 		case "private":
@@ -465,10 +466,49 @@ func TestClosingCompletesTheFrameUnderWay(t *testing.T) {
 		b.settlePart()
 		b.flusher.post(sendReply{p, "pong", pongData{}})
 		b.flusher.post(closeConn{p, closeErrors})
-		s.room = 1 << 20
+		s.space = 1 << 20
 		b.settle()
 		if _, code := s.sent(t); code != closeErrors.code || !s.ended {
 			t.Errorf("%s: closed with %d", test, code)
 		}
 	}
+}
+
+// slow is a socket that accepts everything, after a while.
+type slow struct {
+	tap
+	writes int
+}
+
+func (s *slow) write(w *rawWriter, b []byte) (int, error) {
+	s.writes++
+	time.Sleep(5 * time.Millisecond)
+	return s.tap.write(w, b)
+}
+
+func TestFramesGatherDuringAPass(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, nil)
+		f := b.flusher
+		s := &slow{tap: tap{space: 1 << 30}}
+		p := &peer{id: "con", flusher: f, socket: s}
+		f.post(attached{p})
+		f.post(authenticated{peer: p, account: alice, sub: everything})
+		go f.run()
+		synctest.Wait()
+		time.Sleep(time.Second) // the welcome is written
+		s.writes = 0
+		for ms := range int64(101) {
+			e := created(alice, "BTC")
+			e.Position = signal.Position{MS: 1 + ms}
+			b.hub.Publish(testPartition, []signal.Event{e})
+			time.Sleep(time.Millisecond)
+		}
+		f.post(halted{})
+		<-f.done
+		if list, _ := s.sent(t); len(list) != 102 || s.writes > 22 {
+			t.Errorf("%d messages by %d writes, want 102 by 22 at most", len(list), s.writes)
+		}
+	})
 }

@@ -251,12 +251,6 @@ func sendAway(conn net.Conn) {
 	conn.Close()
 }
 
-// begin starts to read from p for its actor.
-func (p *peer) begin() {
-	p.reading.Store(true)
-	p.socket.listen(&reading{peer: p})
-}
-
 // Publish sends events of a partition to clients. The caller passes them in the order of
 // the log. It does not block.
 func (h *Hub) Publish(partition int, events []signal.Event) {

@@ -128,7 +128,7 @@ func BenchmarkManyFilters(b *testing.B) {
 					list = append(list, fmt.Sprintf("A%d", (i*100+j)%distinct))
 				}
 				p, s := x.attach()
-				s.room = 1 << 20
+				s.space = 1 << 20
 				sub := newSubscription([]channel{signalNew, signalClosed, marketPrice}, list)
 				if !x.hub.names.replace(p, alice, sub.assets) {
 					b.Fatal("refused")

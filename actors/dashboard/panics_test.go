@@ -35,7 +35,7 @@ func TestFlusherContinuesAfterAPanic(t *testing.T) {
 	b := newBench(t, nil)
 	first, _ := b.attach()
 	broken := &brokenSocket{}
-	broken.room = 1 << 20
+	broken.space = 1 << 20
 	first.socket = broken
 	_, other := b.attachWith("", 1<<20)
 	b.settle()
@@ -68,7 +68,7 @@ func TestPanickingConnectionDoesNotStopRetries(t *testing.T) {
 	_, other := b.attach()
 	b.pass() // both are refused
 	b.journal.append(created(alice, "BTC"))
-	broken.broken, broken.room, other.room = true, 1<<20, 1<<20
+	broken.broken, broken.space, other.space = true, 1<<20, 1<<20
 	b.settle()
 	if broken.broken || len(other.out) == 0 {
 		t.Errorf("written are %d bytes to another one, tried the first: %t", len(other.out), !broken.broken)
@@ -93,7 +93,7 @@ func TestPanickingConnectionDoesNotStopExpiry(t *testing.T) {
 	b.pass()
 	for _, p := range []*peer{second, first} {
 		p.deadline = 1
-		b.flusher.schedule(p)
+		b.flusher.lifecycle.schedule(p)
 	}
 	b.pass()
 	b.pass()
@@ -204,13 +204,13 @@ func TestPanicInBackfillExpiryIsContained(t *testing.T) {
 			r.release(account, r.take(account))
 		}
 		r.mu.Lock()
-		r.stock[alice].expiry = nil // its end panics
+		r.backfills[alice].expiry = nil // its end panics
 		r.mu.Unlock()
 		time.Sleep(2 * keepRead)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.stock[alice] == nil || r.stock[bob] != nil {
-			t.Errorf("kept: %v", r.stock)
+		if r.backfills[alice] == nil || r.backfills[bob] != nil {
+			t.Errorf("kept: %v", r.backfills)
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/heap"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -35,7 +34,7 @@ type peer struct {
 
 	// Identity. audience is nil before authentication and after the end.
 	audience *audience
-	seat     int // in audience.peers
+	index    int // in audience.peers
 	key      signal.KeyID
 	session  signal.SessionID
 	welcomed bool // has been authenticated
@@ -61,15 +60,15 @@ type peer struct {
 	reached signal.Position
 	replay  *replaying // nil outside of a replay
 
-	ready          bool // listed in flusher.ready
-	awaitingPrices bool // listed in flusher.awaitingPrices
-	refused        bool // listed in flusher.waiting: the kernel accepts no more bytes
+	ready          bool // listed in writer.ready
+	awaitingPrices bool // listed in audiences.awaitingPrices
+	refused        bool // listed in writer.waiting: the kernel accepts no more bytes
 	// overSince is when the kernel first refused while p was over the queue's
 	// limits; 0 if it is not.
 	overSince int64
 
 	// Times by Hub.clock.
-	due      int64 // the earliest of those below; see flusher.peers
+	due      int64 // the earliest of those below; see lifecycle.peers
 	rank     int   // index in the heap
 	nextBeat int64 // 0 before authentication
 	nextPing int64
@@ -77,19 +76,46 @@ type peer struct {
 
 	closed   closing // zero while it is open
 	finished bool    // the close frame is written
-	removed  bool    // no longer in flusher.peers
+	removed  bool    // no longer in lifecycle.peers
+}
+
+// begin starts to read from p for its actor.
+func (p *peer) begin() {
+	p.reading.Store(true)
+	p.socket.listen(&reading{peer: p})
 }
 
 // ended reports whether p receives nothing more except its close frame.
 func (p *peer) ended() bool { return p.closed.code != 0 || p.finished || p.removed }
 
-// patience returns how long a step of closing p may take that usually takes no longer than usual. A
+// closeLimit returns how long a step of closing p may take that usually takes no longer than usual. A
 // client that reads too slowly may come back as long as the kernel keeps what it has not read.
-func (p *peer) patience(usual time.Duration) int64 {
+func (p *peer) closeLimit(usual time.Duration) int64 {
 	if p.closed == closeSlow {
 		return int64(userTimeout)
 	}
 	return int64(usual)
+}
+
+// wasSent reports whether frame was sent on this connection, or is queued for it.
+func (p *peer) wasSent(frame *frame, at passage) bool {
+	for _, s := range p.sent {
+		from := s.from
+		if s.early {
+			if at.first.IsZero() {
+				continue // nothing has been published yet
+			}
+			from = before(at.first)
+		}
+		to := s.to
+		if s.open {
+			to = at.last
+		}
+		if frame.at.Compare(from) > 0 && frame.at.Compare(to) <= 0 && s.sub.matches(frame) {
+			return true
+		}
+	}
+	return false
 }
 
 // span records that all events after from and up to to that match sub were sent.
@@ -110,65 +136,4 @@ type replaying struct {
 	done   int // bytes of that frame already written
 	upTo   signal.Position
 	round  int // number of frames in the previous round
-}
-
-// newDeadlines returns the heap of a flusher's peers by due. It holds all of them.
-func newDeadlines() heap.Heap[*peer] {
-	return heap.New(func(a, b *peer) bool { return a.due < b.due }, func(p *peer, rank int) { p.rank = rank })
-}
-
-// schedule updates p's place in the heap.
-func (f *flusher) schedule(p *peer) {
-	switch {
-	case p.deadline != 0:
-		p.due = p.deadline
-	default:
-		p.due = min(p.nextPing, p.lastSeen.Load()+int64(f.hub.o.LifeTimeout))
-		if p.nextBeat != 0 {
-			p.due = min(p.due, p.nextBeat)
-		}
-	}
-	f.peers.Fix(p.rank)
-}
-
-// expire handles all peers whose time is due.
-func (f *flusher) expire() {
-	now := f.hub.clock()
-	for f.peers.Len() > 0 && f.peers.Top().due <= now {
-		p := f.peers.Top()
-		switch {
-		case p.deadline != 0 && p.deadline <= now:
-			p.deadline = now + int64(lingerTime)
-			p.socket.Close()
-			if !p.reading.Load() { // nothing will post readerDone
-				f.remove(p)
-				continue
-			}
-		case p.deadline != 0:
-		case now-p.lastSeen.Load() >= int64(f.hub.o.LifeTimeout):
-			f.close(p, closeLifeless)
-			continue
-		default:
-			f.beat(p, now)
-		}
-		f.schedule(p)
-	}
-}
-
-// beat sends the heartbeat and the ping if they are due.
-func (f *flusher) beat(p *peer, now int64) {
-	if p.nextBeat != 0 && p.nextBeat <= now {
-		p.nextBeat = after(p.nextBeat, f.hub.o.Heartbeat, now)
-		f.sent[heartbeat]++
-		f.send(p, encodeHeartbeat(f.hub.o.Now()))
-	}
-	if p.nextPing <= now {
-		p.nextPing = after(p.nextPing, f.hub.o.PingInterval, now)
-		f.send(p, appendControl(nil, opPing, nil))
-	}
-}
-
-// after returns the time that follows due in steps of every, but not before now.
-func after(due int64, every time.Duration, now int64) int64 {
-	return max(due+int64(every), now)
 }

@@ -164,8 +164,9 @@ func (o pricesRead) apply(f *flusher) {
 	for _, frame := range o.changed {
 		fresh[frame] = true
 	}
-	still := f.awaitingPrices[:0]
-	for _, p := range f.awaitingPrices {
+	awaiting := f.audiences.awaitingPrices
+	still := awaiting[:0]
+	for _, p := range awaiting {
 		p.awaitingPrices = false
 		if p.cohort == nil || !p.sub.channels.has(marketPrice) {
 			continue // it has left, or wants none any more
@@ -177,19 +178,19 @@ func (o pricesRead) apply(f *flusher) {
 		}
 		for _, asset := range p.sub.assets {
 			if last, known := o.latest[asset]; known && !fresh[last.frame] {
-				f.sent[marketPrice]++
-				f.send(p, last.frame.bytes)
+				f.writer.sent[marketPrice]++
+				f.writer.send(p, last.frame.bytes)
 			}
 		}
 	}
-	clear(f.awaitingPrices[len(still):])
-	f.awaitingPrices = still
-	for _, a := range f.audiences {
+	clear(awaiting[len(still):])
+	f.audiences.awaitingPrices = still
+	for _, a := range f.audiences.of {
 		if a.priceCohorts == 0 {
 			continue
 		}
 		for _, frame := range o.changed {
-			a.concerned(frame, func(c *cohort) { f.add(c, frame) })
+			f.audiences.add(a, frame)
 		}
 	}
 }

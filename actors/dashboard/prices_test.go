@@ -247,7 +247,7 @@ func awaitingPrices(s *service) int {
 	n := 0
 	for _, f := range s.hub.flushers {
 		waiting := make(chan int)
-		f.post(inspect(func(f *flusher) { waiting <- len(f.awaitingPrices) }))
+		f.post(inspect(func(f *flusher) { waiting <- len(f.audiences.awaitingPrices) }))
 		n += <-waiting
 	}
 	return n

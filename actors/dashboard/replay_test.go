@@ -161,7 +161,7 @@ func refusedPeers(h *Hub) int {
 	for _, f := range h.flushers {
 		f.post(inspect(func(f *flusher) {
 			n := 0
-			for p := range f.peers.All() {
+			for p := range f.lifecycle.peers.All() {
 				if p.refused {
 					n++
 				}
@@ -179,6 +179,9 @@ func refusedPeers(h *Hub) int {
 // What is missing is not known then, so the client must connect again.
 func TestResumeEndsWhenTheLogCannotBeRead(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	s := newService(t, nil)
 	p := s.journal.recordPast(created(alice, "BTC"))[0]
 	s.journal.fail = errors.New("out of order")
@@ -259,9 +262,9 @@ func left(t *testing.T, s *service) string {
 		done := make(chan struct{})
 		f.post(inspect(func(f *flusher) {
 			defer close(done)
-			note("peers", f.peers.Len())
-			note("accounts", len(f.audiences))
-			note("peers to write to", len(f.ready)+len(f.waiting)+len(f.awaitingPrices))
+			note("peers", f.lifecycle.peers.Len())
+			note("accounts", len(f.audiences.of))
+			note("peers to write to", len(f.writer.ready)+len(f.writer.waiting)+len(f.audiences.awaitingPrices))
 			f.poller.mu.Lock()
 			defer f.poller.mu.Unlock()
 			note("places", len(f.poller.places)-len(f.poller.free))

@@ -56,25 +56,25 @@ type resumer struct {
 	name     func(asset string) string
 	logger   *slog.Logger
 
-	mu    sync.Mutex
-	stock map[signal.AccountID]*backfill
-	held  int // bytes of all frames in stock, at most the field bytes
+	mu        sync.Mutex
+	backfills map[signal.AccountID]*backfill
+	held      int // bytes of all frames in backfills, at most the field bytes
 }
 
 func newResumer(r *ring, o Options) *resumer {
 	return &resumer{
-		ring:     r,
-		log:      o.Log,
-		now:      o.Now,
-		messages: o.ReplayMessages,
-		entries:  o.ReplayEntries,
-		bytes:    o.ReplayBytes,
-		age:      o.ReplayAge,
-		reads:    make(chan struct{}, maxReads),
-		counts:   newEntryCounts(o.ReplayAge),
-		name:     o.Name,
-		logger:   o.Logger,
-		stock:    make(map[signal.AccountID]*backfill),
+		ring:      r,
+		log:       o.Log,
+		now:       o.Now,
+		messages:  o.ReplayMessages,
+		entries:   o.ReplayEntries,
+		bytes:     o.ReplayBytes,
+		age:       o.ReplayAge,
+		reads:     make(chan struct{}, maxReads),
+		counts:    newEntryCounts(o.ReplayAge),
+		name:      o.Name,
+		logger:    o.Logger,
+		backfills: make(map[signal.AccountID]*backfill),
 	}
 }
 

@@ -149,7 +149,7 @@ func TestResumesThatAreNotPossible(t *testing.T) {
 	j.mu.Lock()
 	j.events = j.events[len(past)-4:] // trimmed
 	j.mu.Unlock()
-	r.stock = map[signal.AccountID]*backfill{}
+	r.backfills = map[signal.AccountID]*backfill{}
 	wantUnknown(t, r, recent[0].String())
 
 	r.now = func() time.Time { return time.Now().Add(time.Hour + time.Second) }
@@ -211,7 +211,7 @@ func TestConcurrentReadsAreBounded(t *testing.T) {
 		stock := func() (accounts, bytes int) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			return len(r.stock), r.held
+			return len(r.backfills), r.held
 		}
 		if n, bytes := stock(); n != accounts || bytes == 0 {
 			t.Errorf("%d accounts have %d bytes", n, bytes)
@@ -238,7 +238,7 @@ func TestEventsDuringASearchCount(t *testing.T) {
 		b.pass()
 		p, _ := b.attach()
 		b.pass()
-		if frames, ok := b.flusher.missed(p, everything, &found); ok != want || want && len(frames) != 3+n {
+		if frames, ok := b.flusher.membership.missed(p, everything, &found); ok != want || want && len(frames) != 3+n {
 			t.Errorf("%d events after the search: %d frames, %v", n+1, len(frames), ok)
 		}
 	}
@@ -285,7 +285,7 @@ func TestTooFarIsReadOnce(t *testing.T) {
 		for range 4 {
 			j.append(several(readPage / 2)...)
 		}
-		r.stock = map[signal.AccountID]*backfill{}
+		r.backfills = map[signal.AccountID]*backfill{}
 		reads = j.reads
 		wantUnknown(t, r, near[0].String())
 		if j.reads != reads {
@@ -375,7 +375,7 @@ func TestBytesOfBackfillsAreBounded(t *testing.T) {
 	check := func(accounts ...signal.AccountID) {
 		t.Helper()
 		held := 0
-		for account, b := range r.stock {
+		for account, b := range r.backfills {
 			for _, f := range b.frames {
 				held += len(f.bytes) + frameOverhead
 			}
@@ -484,7 +484,7 @@ func TestTrimmingDuringARead(t *testing.T) {
 			return nil
 		}
 		wantUnknown(t, r, past[0].String())
-		if j.events = j.events[:0]; len(r.stock[alice].frames) > 0 {
+		if j.events = j.events[:0]; len(r.backfills[alice].frames) > 0 {
 			t.Error("frames of a log with a gap are kept")
 		}
 		past = j.recordPast(several(readPage)...)

@@ -67,7 +67,7 @@ func TestRevokedCredentialGetsNothingMore(t *testing.T) {
 			t.Errorf("%s: closed with %d, messages (-want +got):\n%s", name, code, d)
 		}
 	}
-	if a := b.flusher.audiences[alice]; a == nil || len(a.peers) != 1 || a.peers[0] != other {
+	if a := b.flusher.audiences.of[alice]; a == nil || len(a.peers) != 1 || a.peers[0] != other {
 		t.Errorf("connections of the account: %+v, want the one with the other key", a)
 	}
 }

@@ -51,10 +51,10 @@ type startFunc func(do func()) bool
 // readBytes is the size of a read buffer: messages of clients are short.
 const readBytes = 512
 
-// handover is a socket whose writes may block, such as one with TLS. It copies the
+// blockingSocket is a socket whose writes may block, such as one with TLS. It copies the
 // bytes and starts a goroutine that writes them; until that ends it refuses more, like
 // a full socket.
-type handover struct {
+type blockingSocket struct {
 	conn  net.Conn
 	taken func() // called when the socket accepts bytes again
 	start startFunc
@@ -65,7 +65,7 @@ type handover struct {
 	err       error
 }
 
-func (s *handover) write(_ *rawWriter, b []byte) (int, error) {
+func (s *blockingSocket) write(_ *rawWriter, b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
@@ -81,7 +81,7 @@ func (s *handover) write(_ *rawWriter, b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (s *handover) writeAll(b []byte) {
+func (s *blockingSocket) writeAll(b []byte) {
 	err := panics.ErrPanicked
 	defer func() { s.written(err) }()
 	s.conn.SetWriteDeadline(time.Now().Add(userTimeout))
@@ -90,7 +90,7 @@ func (s *handover) writeAll(b []byte) {
 }
 
 // written records that the goroutine of a write has ended.
-func (s *handover) written(err error) {
+func (s *blockingSocket) written(err error) {
 	s.mu.Lock()
 	s.busy, s.err = false, err
 	finishing := s.finishing
@@ -103,7 +103,7 @@ func (s *handover) written(err error) {
 }
 
 // listen starts a goroutine that reads, since TLS cannot be read without blocking.
-func (s *handover) listen(r receiver) {
+func (s *blockingSocket) listen(r receiver) {
 	read := func() {
 		defer r.ended()
 		b := make([]byte, readBytes)
@@ -124,10 +124,10 @@ func (s *handover) listen(r receiver) {
 
 // widen does nothing: a larger buffer would not wake the blocked write. A client that
 // does not read within userTimeout gets no close frame.
-func (s *handover) widen() {}
+func (s *blockingSocket) widen() {}
 
 // finish closes the sending side after a write in progress.
-func (s *handover) finish() {
+func (s *blockingSocket) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.finishing = true; !s.busy {
@@ -136,7 +136,7 @@ func (s *handover) finish() {
 }
 
 // closeWrite closes the sending side. It may block, because TLS sends an alert for it.
-func (s *handover) closeWrite() {
+func (s *blockingSocket) closeWrite() {
 	if t, ok := s.conn.(interface{ CloseWrite() error }); !ok || t.CloseWrite() != nil {
 		s.conn.Close()
 	}
@@ -144,7 +144,7 @@ func (s *handover) closeWrite() {
 
 // Close implements socket. It starts a goroutine, because closing TLS may block, unless the hub
 // is closed.
-func (s *handover) Close() {
+func (s *blockingSocket) Close() {
 	if !s.start(func() { s.conn.Close() }) {
 		s.conn.Close()
 	}

@@ -26,7 +26,7 @@ func newSocket(conn net.Conn, taken func(), start startFunc, in *poller) socket 
 			}
 		}
 	}
-	return &handover{conn: conn, taken: taken, start: start}
+	return &blockingSocket{conn: conn, taken: taken, start: start}
 }
 
 // tune sets the options that bound the cost of a client that does not read. Go has

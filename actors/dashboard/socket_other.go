@@ -10,7 +10,7 @@ func newSocket(conn net.Conn, taken func(), start startFunc, _ *poller) socket {
 	if t, ok := conn.(*net.TCPConn); ok {
 		t.SetWriteBuffer(sendBuffer)
 	}
-	return &handover{conn: conn, taken: taken, start: start}
+	return &blockingSocket{conn: conn, taken: taken, start: start}
 }
 
 // rawWriter is needed on Linux only.

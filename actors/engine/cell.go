@@ -3,44 +3,44 @@ package engine
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"runtime/debug"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/asynkron/protoactor-go/actor"
 )
 
-// libraryContext is the interface that the library passes to an actor's mailbox.
-type libraryContext interface {
-	actor.Context
-	actor.MessageInvoker
+// poison stops the actor that reads it.
+type poison struct{}
+
+// outcome is the result of a Go function.
+type outcome struct {
+	incarnation uint32
+	message     any
+	failure     *goFailure
 }
 
-// cell is one actor with all its incarnations. It is the mailbox for the library and
-// the Context for the Actor. There may be a million of them, so it has only fields that
-// every idle actor needs.
+// goFailure is a panic of a Go function, on its way to its actor.
+type goFailure struct {
+	reason any
+	stack  []byte
+}
+
+// cell is one actor with all its incarnations, and the Context for the Actor. There may be a million of them,
+// so it has only fields that every idle actor needs.
 type cell struct {
 	// Fixed before the actor starts.
 	sys     *System
-	stats   *kindStats
 	name    string
 	produce func() Actor
 	sup     *Supervision
 	lib     libraryContext
 
-	// The mailbox: see mailbox.go.
-	mu         sync.Mutex
-	box        *mailbox      // nil while the actor is idle
-	done       chan struct{} // created by ended, closed at the actor's end
-	systemLeft atomic.Int32  // length of box.system
-	scheduled  bool          // a goroutine handles messages
-	closed     bool          // the actor has ended
+	mailbox mailbox
 
 	// Used by the actor's own goroutine only.
 	toMeasure   uint8
 	parent      bool // has spawned children
-	suspended   bool
 	ending      bool // Stopping or Restarting was received
 	stopping    bool
 	incarnation uint32
@@ -59,11 +59,8 @@ type scope struct {
 
 var _ Context = (*cell)(nil)
 
-// stop is the library's message to end an actor ahead of its mailbox.
-var stop = new(actor.Stop)
-
 // Message implements Context.
-func (c *cell) Message() any { return c.box.message }
+func (c *cell) Message() any { return c.mailbox.messages.current }
 
 // Self implements Context.
 func (c *cell) Self() Ref { return Ref{c} }
@@ -91,7 +88,7 @@ func (c *cell) Spawn(kind Kind, name string, produce func() Actor, sup Supervisi
 		c.children = &childSet{alive: make(map[*cell]struct{})}
 	}
 	c.children.alive[child] = struct{}{}
-	child.scheduled = true // by this goroutine
+	child.mailbox.busy = true // run by this goroutine
 	ref := c.sys.spawn(child, func(props *actor.Props) (*actor.PID, error) { return c.sys.start(props, c.lib) })
 	child.run()
 	return ref
@@ -100,7 +97,7 @@ func (c *cell) Spawn(kind Kind, name string, produce func() Actor, sup Supervisi
 // Stop implements Context.
 func (c *cell) Stop(r Ref) {
 	if r.c != nil {
-		r.c.PostSystemMessage(stop)
+		r.c.postSystem(stop)
 	}
 }
 
@@ -134,53 +131,120 @@ func (c *cell) After(d time.Duration, m any) Timer {
 	return c.sys.timers.add(c, d, m)
 }
 
-// shell is the library's actor: one value for each incarnation, which finds its cell.
-type shell struct {
-	sys *System
-	c   *cell
+// post adds a message to the mailbox, and has the actor run.
+func (c *cell) post(m any) {
+	accepted, idle := c.mailbox.put(m)
+	if idle {
+		c.sys.work.run(c.run)
+	} else if !accepted {
+		c.deadLetter(m)
+	}
 }
 
-// Receive implements actor.Actor.
-func (s *shell) Receive(lib actor.Context) {
-	if s.c == nil {
-		s.c = s.sys.claim(lib.Self())
+// postSystem is post for a message of the library.
+func (c *cell) postSystem(m any) {
+	if c.mailbox.putSystem(m) {
+		c.sys.work.run(c.run)
 	}
-	c := s.c
-	switch m := lib.Message().(type) {
-	case *actor.Started:
-		c.ending = false
-		c.actor = c.produce()
-		c.deliver(Started{})
-	case *actor.Stopping:
+}
+
+// run handles messages until none is left.
+func (c *cell) run() {
+	for c.work() {
+	}
+}
+
+// work handles messages until none is left, or until the actor panics: then it returns
+// true, and the library restarts or stops the actor.
+func (c *cell) work() (again bool) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			c.logPanic(c.mailbox.messages.current, reason)
+			c.mailbox.messages.current = nil
+			c.lib.EscalateFailure(reason, c)
+			again = true
+		}
+	}()
+	for {
+		if c.mailbox.systemLeft.Load() > 0 {
+			c.handleSystem(c.mailbox.nextSystem())
+		} else if m, ok := c.mailbox.next(); ok {
+			c.handleUser(m)
+		} else if !c.mailbox.refill() {
+			return false
+		}
+	}
+}
+
+// handleSystem handles a message of the library.
+func (c *cell) handleSystem(m any) {
+	switch m.(type) {
+	case *actor.SuspendMailbox:
+		c.mailbox.suspended = true
+	case *actor.ResumeMailbox:
+		c.mailbox.suspended = false
+	case *actor.Restart:
+		// The library would restart an actor that is already stopping.
+		if !c.stopping {
+			c.endWith(m, Restarting{})
+		}
+	case *actor.Stop:
 		c.stopping = true
-		c.endIncarnation(Stopping{})
-	case *actor.Restarting:
-		c.stats.restarts.Add(1)
-		c.endIncarnation(Restarting{})
-		s.sys.keep(lib.Self(), c) // for the next incarnation's shell
-	case *actor.Stopped:
-		c.close()
-		if parent := lib.Parent(); parent != nil {
-			s.sys.keep(lib.Self(), c) // for the parent's Terminated
-		}
+		c.endWith(m, Stopping{})
 	case *actor.Terminated:
-		child := s.sys.claim(m.Who)
-		if c.children != nil {
-			delete(c.children.alive, child)
-		}
-		if !c.ending {
-			c.deliver(Terminated{Ref: Ref{child}, Kind: child.stats.kind})
-		}
+		c.lib.InvokeSystemMessage(m)
+		c.endAfterChildren()
 	default:
-		c.deliver(m)
+		c.lib.InvokeSystemMessage(m)
 	}
+}
+
+// handleUser handles one message of the mailbox.
+func (c *cell) handleUser(m any) {
+	if c.stopping { // it only waits for its children to end
+		c.deadLetter(m)
+		c.mailbox.notHandled()
+		return
+	}
+	switch v := m.(type) {
+	case *timer:
+		if v.incarnation != c.incarnation {
+			return
+		}
+		m = v.message
+	case *outcome:
+		if v.incarnation != c.incarnation {
+			c.logLost(v)
+			return
+		}
+		if v.failure != nil {
+			panic(v.failure)
+		}
+		m = v.message
+	case poison:
+		c.postSystem(stop)
+		return
+	}
+	if c.mailbox.stats.durationOf == nil {
+		c.lib.InvokeUserMessage(m)
+		return
+	}
+	if c.toMeasure > 0 {
+		c.toMeasure--
+		c.lib.InvokeUserMessage(m)
+		return
+	}
+	c.toMeasure = measureEvery - 1
+	start := time.Now()
+	c.lib.InvokeUserMessage(m)
+	c.mailbox.stats.durationOf.Observe(time.Since(start).Seconds())
 }
 
 // deliver hands m to the actor.
 func (c *cell) deliver(m any) {
-	c.box.message = m
+	c.mailbox.messages.current = m
 	c.actor.Receive(c)
-	c.box.message = nil
+	c.mailbox.messages.current = nil
 }
 
 // endIncarnation cancels the work of the incarnation and delivers its last message. A
@@ -198,47 +262,72 @@ func (c *cell) endIncarnation(last any) {
 	c.sys.timers.dropAll(c)
 	defer func() {
 		if reason := recover(); reason != nil {
-			c.logPanic(c.box.message, reason)
+			c.logPanic(c.mailbox.messages.current, reason)
 		}
-		c.actor, c.box.message, c.scope = nil, nil, nil
+		c.actor, c.mailbox.messages.current, c.scope = nil, nil, nil
 	}()
 	if c.actor != nil { // nil if its producer panicked
 		c.deliver(last)
 	}
 }
 
-// HandleFailure implements actor.SupervisorStrategy for the actor's children.
-func (s *shell) HandleFailure(_ *actor.ActorSystem, supervisor actor.Supervisor, child *actor.PID,
-	failures *actor.RestartStatistics, _, message any) {
-	c := s.c
-	if c.ending {
-		supervisor.StopChildren(child)
+// endWith ends the incarnation for the library's message m, after which the
+// actor receives last. It passes m to the library at once, or when the children have
+// ended.
+func (c *cell) endWith(m, last any) {
+	if c.children == nil {
+		c.lib.InvokeSystemMessage(m)
 		return
 	}
-	limit, within := c.sup.Restarts, c.sup.Within
-	if limit == 0 {
-		limit = defaultRestarts
+	c.endIncarnation(last)
+	c.children.end(m)
+	c.endAfterChildren()
+}
+
+// endAfterChildren passes the message of endWith to the library once all children have ended.
+func (c *cell) endAfterChildren() {
+	if last := c.children.ended(); last != nil {
+		c.children = nil
+		c.lib.InvokeSystemMessage(last)
 	}
-	if within == 0 {
-		within = defaultWithin
-	}
-	failures.Fail()
-	n := failures.NumberOfFailures(within)
-	if n > limit {
-		failed := message.(*cell) // the argument of EscalateFailure in work
-		s.sys.log.Error("actor failed too often and is stopped", "actor", failed.name,
-			"kind", string(failed.stats.kind), "restarts", n-1, "within", within)
-		if c == s.sys.root.c {
-			s.sys.degraded.Store(true)
+}
+
+// discard ends an actor that is idle and has no children, and reports whether it did.
+// The parent calls it.
+func (c *cell) discard() bool {
+	ended := c.mailbox.closeIdle(func() bool {
+		if c.parent {
+			return false
 		}
-		supervisor.StopChildren(child)
+		c.ending, c.stopping = true, true
+		if c.scope != nil {
+			c.scope.cancel()
+		}
+		c.actor, c.scope = nil, nil
+		return true
+	})
+	if !ended {
+		return false
+	}
+	c.sys.timers.dropAll(c) // without the lock of the mailbox, which the heap takes, too
+	if !c.sys.ending.Load() {
+		c.sys.library.ProcessRegistry.Remove(c.lib.Self())
+	}
+	return true
+}
+
+// deadLetter counts a message that arrived after the actor's end. Timers, results of its
+// own goroutines and a second poison do not count.
+func (c *cell) deadLetter(m any) {
+	switch m := m.(type) {
+	case *outcome:
+		c.logLost(m)
+		return
+	case *timer, poison:
 		return
 	}
-	if n == 1 { // the library itself never drops old failures
-		failures.Reset()
-		failures.Fail()
-	}
-	supervisor.RestartChildren(child)
+	c.mailbox.stats.dead.Add(1)
+	c.sys.log.Debug("dead letter", "actor", c.name, "kind", string(c.mailbox.stats.kind), "type", typeOf{m})
 }
 
 // logPanic logs a panic of the actor at message, with the stack. It must be called from
@@ -250,8 +339,21 @@ func (c *cell) logPanic(message, reason any) {
 	}
 	c.sys.log.Error("actor panicked",
 		"actor", c.name,
-		"kind", string(c.stats.kind),
+		"kind", string(c.mailbox.stats.kind),
 		"message", fmt.Sprintf("%T", message),
 		"panic", fmt.Sprint(reason),
 		"stack", string(stack))
 }
+
+// logLost logs a panic of a Go function whose incarnation has ended.
+func (c *cell) logLost(o *outcome) {
+	if o.failure != nil {
+		c.logPanic(nil, o.failure)
+	}
+}
+
+// typeOf is logged as the type of a message, which is formatted only if it is logged.
+type typeOf struct{ message any }
+
+// LogValue implements slog.LogValuer.
+func (t typeOf) LogValue() slog.Value { return slog.StringValue(fmt.Sprintf("%T", t.message)) }

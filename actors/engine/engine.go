@@ -1,25 +1,3 @@
-// Package engine runs actors. It is the only package that imports the actor library.
-// The library provides supervision, restarts and the order of stopping; the mailbox, the
-// timers and the counters are implemented here.
-//
-// It promises:
-//
-//   - An actor handles one message at a time. Messages of one sender arrive in
-//     the order in which it sent them.
-//   - Mailboxes have no bound: Tell never blocks and never fails. Senders limit how
-//     many messages are in flight. A message for an actor that has stopped is counted
-//     as a dead letter.
-//   - A panic in Receive ends the incarnation: the actor receives Restarting, its
-//     children are stopped, a new value from its producer receives Started. The
-//     message that caused the panic is not delivered again; later ones are.
-//   - The work of an incarnation does not reach the next one: its context is cancelled,
-//     its timers and the results of its Go functions are dropped.
-//   - Stopping or Restarting is the last message that an incarnation receives, unless
-//     its parent ends and discards it.
-//   - After System.Shutdown returned nil, no goroutine of the system is left.
-//
-// It promises nothing across processes and nothing after a crash: state that must
-// survive is appended to Redis before actors are notified.
 package engine
 
 import (
@@ -135,7 +113,7 @@ func (r Ref) String() string {
 	if r.c == nil {
 		return "none"
 	}
-	return string(r.c.stats.kind) + "/" + r.c.name
+	return string(r.c.mailbox.stats.kind) + "/" + r.c.name
 }
 
 // Ask sends the message that question returns and waits for the actor's answer on
@@ -147,7 +125,7 @@ func Ask[T any](ctx context.Context, r Ref, question func(reply chan<- T) any) (
 		return none, ErrStopped
 	}
 	reply := make(chan T, 1)
-	ended := r.c.ended()
+	ended := r.c.mailbox.ended()
 	r.Tell(question(reply))
 	select {
 	case answer := <-reply:

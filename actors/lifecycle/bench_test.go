@@ -44,7 +44,7 @@ func (o *partitionsOwner) Receive(c engine.Context) {
 		return
 	}
 	for p := range o.store.Partitions() {
-		epoch, _, err := o.store.TakeLease(context.Background(), p, "bench", time.Hour)
+		epoch, _, err := o.store.Leases.TakeLease(context.Background(), p, "bench", time.Hour)
 		if err != nil {
 			o.tb.Error(err)
 			return

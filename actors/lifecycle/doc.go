@@ -20,5 +20,5 @@
 //     changes nothing.
 //
 // Where to read: node.go (shared by all partitions), signals.go (the parent), writes.go
-// (how it appends changes), signal.go (the actor of a signal), payload.go (the payloads of events).
+// (how it appends changes), signal.go (the actor of a signal, and the payloads of its events).
 package lifecycle

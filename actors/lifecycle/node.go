@@ -29,7 +29,7 @@ type Log interface {
 	Append(ctx context.Context, c signal.Change) (signal.Position, error)
 }
 
-// Market watches prices. market.Market implements it.
+// Market watches prices. market.Alerting implements it.
 type Market interface {
 	// Alert adds alerts to an asset. It waits.
 	Alert(ctx context.Context, asset string, alerts []alerts.Alert) error

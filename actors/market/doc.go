@@ -36,9 +36,9 @@
 //   - A node that catches up with the streams of ticks has some 2,000 of them at a time, however many one entry has.
 //   - Ticks are delivered at most once. A reader that must not miss one reads the streams of ticks.
 //
-// Where to read: market.go (questions), watch.go (asset actors), tick.go (what they do with a tick),
-// alert.go and catchup.go (adding an alert), reader.go and tape.go (the streams), news.go (news),
-// names.go and listed.go (which assets exist), history.go (bars of any age). Subpackages: assets
+// Where to read: market.go (questions), loader.go (which take up assets), assetlist.go and names.go (which assets
+// exist), alerting.go (adding alerts), asset.go (the actors), assetprices.go and assetalerts.go (what they keep),
+// tickreader.go and barreader.go (the streams), recent.go (ticks), news.go (news). Subpackages: assets
 // (known assets and the spelling of names), prices (arithmetic of ticks and bars), alerts (levels
 // and expiries), sessions (when assets are traded), source (real sources), simulated (the simulated
 // market) and feeder (runs the sources on one node and stores their prices).

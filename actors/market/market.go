@@ -6,14 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
-	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/market/source"
@@ -63,26 +60,17 @@ type Options struct {
 // Market answers questions about the prices of all assets on this node. Its methods may be called
 // from anywhere but an actor's Receive. Run keeps it up to date.
 type Market struct {
-	o         Options
-	system    *engine.System
-	log       *slog.Logger
-	sources   []string
-	simulates bool
-	real      bool // a real source is configured
-	given     bool // prices from outside are configured: an asset may have any name
-	listings  atomic.Pointer[listings]
-	spelled   atomic.Pointer[spelled]
-	assets    atomic.Pointer[assetList]
-	parent    engine.Ref
-	// watches holds the assets that were asked for, by key. The map is replaced, never changed; mu
-	// guards its replacement.
-	watches atomic.Pointer[map[string]*watch]
-	mu      sync.Mutex
-	tapes   *tapes
-	news    *newsIndex
+	Assets *AssetList
+	Alerts *Alerting
 
-	ticksRead  [tickStreams]reading
-	closedRead reading
+	o      Options
+	log    *slog.Logger
+	loader *loader
+	recent *recentTicks
+	news   *newsIndex
+	ticks  [tickStreams]*tickReader
+	bars   *barReader
+	use    *useRecorder
 }
 
 // New returns a Market whose actors live in sys.
@@ -93,20 +81,42 @@ func New(sys *engine.System, o Options) *Market {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	names, _ := source.ParseSources(o.Sources) // the feeder reports errors
-	m := &Market{
-		o: o, system: sys, log: o.Log.With("component", "market"),
-		sources:   names,
-		simulates: slices.Contains(names, simulated.Name),
-		given:     slices.Contains(names, source.Stream),
-		real:      slices.ContainsFunc(names, source.IsVenue),
-		news:      newNewsIndex(o.Speed),
-		tapes:     newTapes(),
+	log := o.Log.With("component", "market")
+	sources, _ := source.ParseSources(o.Sources) // the feeder reports errors
+	names, watches, recent, news := newNames(sources), newWatches(), newRecentTicks(), newNewsIndex(o.Speed)
+	newActor := func() engine.Actor {
+		return &supervisor{o: &o, watches: watches, recent: recent, ending: sys.Ending}
 	}
-	m.watches.Store(new(map[string]*watch))
-	newActor := func() engine.Actor { return &supervisor{market: m} }
-	m.parent = sys.Spawn(engine.Market, "market", newActor, engine.Supervision{})
+	l := &loader{names: names, store: o.Store, watches: watches, takeUp: o.TakeUp,
+		parent: sys.Spawn(engine.Market, "market", newActor, engine.Supervision{})}
+	m := &Market{
+		Assets: &AssetList{names: names, store: o.Store, watches: watches, now: o.Now},
+		Alerts: &Alerting{system: sys, loader: l, recent: recent},
+		o:      o, log: log, loader: l, recent: recent, news: news,
+		bars: &barReader{store: o.Store, watches: watches, news: news, simulates: names.simulates},
+		use:  &useRecorder{store: o.Store, names: names, watches: watches, now: o.Now, log: log},
+	}
+	for _, stream := range []marketdata.TickStream{marketdata.GivenTicks, marketdata.OwnTicks} {
+		m.ticks[stream] = &tickReader{stream: stream, store: o.Store, watches: watches, recent: recent, log: log}
+	}
 	return m
+}
+
+// Run reads ticks, closed bars and news and passes them to the assets' actors until ctx ends. After
+// an outage of Redis it has all bars read again.
+func (m *Market) Run(ctx context.Context) error {
+	var loops sync.WaitGroup
+	for name, r := range map[string]*tickReader{
+		"given ticks": m.ticks[marketdata.GivenTicks], "own ticks": m.ticks[marketdata.OwnTicks],
+	} {
+		loops.Go(func() { r.reading.follow(ctx, m.log, name, r.read) })
+	}
+	loops.Go(func() { m.bars.reading.follow(ctx, m.log, "closed", m.bars.read) })
+	if m.loader.names.real {
+		loops.Go(func() { m.use.run(ctx) })
+	}
+	loops.Wait()
+	return nil
 }
 
 // Series returns a snapshot of a timeframe of the asset that name means, ignoring ASCII case.
@@ -124,7 +134,7 @@ func (m *Market) Series(ctx context.Context, name string, tf signal.Timeframe) (
 	begun := time.Now()
 	deadline, limited := ctx.Deadline()
 	for {
-		w, frame, err := m.watched(ctx, name, tf)
+		w, frame, err := m.loader.watched(ctx, name, tf)
 		if err == nil {
 			var s Snapshot
 			if s, err = m.snapshot(w, frame); err == nil {
@@ -162,41 +172,10 @@ var (
 	errStopped = errors.New("the simulated market stands still")
 )
 
-// watched returns the watch of the asset that name means, once the timeframe is read.
-func (m *Market) watched(ctx context.Context, name string, tf signal.Timeframe) (w *watch, frame int, err error) {
-	frame, ok := prices.FrameOf(tf)
-	if !ok {
-		return nil, 0, &signal.RunError{Code: signal.Internal, Message: "timeframe is not known"}
-	}
-	w = (*m.watches.Load())[m.key(name)]
-	if w == nil || w.series[frame].Load() == nil {
-		w, err = m.load(ctx, name, frame)
-	}
-	if w != nil && !w.used.Load() {
-		w.used.Store(true)
-	}
-	return w, frame, err
-}
-
-// published returns the bars that the actor of w published. There is at least one.
-func (m *Market) published(w *watch, frame int) ([]marketdata.Bar, error) {
-	series := w.series[frame].Load()
-	switch {
-	case series == nil:
-		return nil, m.unreachable(nil) // the actor restarted just now
-	case series.err != nil:
-		return nil, series.err
-	case len(series.bars) == 0:
-		return nil, &signal.RunError{Code: signal.InsufficientHistory,
-			Message: fmt.Sprintf("there are no bars of %s for %s", signal.Timeframes[frame], w.record.Load().Symbol)}
-	}
-	return series.bars, nil
-}
-
 // snapshot returns a snapshot of what the actor of w published, if it is recent enough.
 func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 	record, last, tf := w.record.Load(), w.last.Load(), signal.Timeframes[frame]
-	bars, err := m.published(w, frame)
+	bars, err := w.published(frame)
 	if err != nil {
 		return Snapshot{}, err
 	}
@@ -230,8 +209,9 @@ func (m *Market) snapshot(w *watch, frame int) (Snapshot, error) {
 // stale returns the error for prices that are too old, or the reason for their age if it is known.
 // The simulated market will have new ones in a moment, when it begins or another node takes it over.
 func (m *Market) stale(record *marketdata.Asset, format string, what any, age time.Duration) error {
-	if !m.ticksRead[marketdata.GivenTicks].current() || !m.ticksRead[marketdata.OwnTicks].current() || !m.closedRead.current() {
-		return m.unreachable(nil)
+	given, own := m.ticks[marketdata.GivenTicks], m.ticks[marketdata.OwnTicks]
+	if !given.reading.current() || !own.reading.current() || !m.bars.reading.current() {
+		return unreachable(nil)
 	}
 	err := &signal.RunError{Code: signal.StaleData, Retryable: true,
 		Message: fmt.Sprintf(format, what, record.Symbol, age.Round(time.Second))}
@@ -241,128 +221,18 @@ func (m *Market) stale(record *marketdata.Asset, format string, what any, age ti
 	return err
 }
 
-func (m *Market) unreachable(cause error) *signal.RunError {
-	return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter, Passing: true,
-		Message: "prices cannot be read at the moment", Cause: errors.Join(errNotRead, cause)}
-}
-
-// load returns the watch of the asset that name means, once the frame is read.
-func (m *Market) load(ctx context.Context, name string, frame int) (*watch, error) {
-	key := m.key(name)
-	w := (*m.watches.Load())[key]
-	known := w != nil
-	if !known {
-		// Names come from outside, so only an asset with a record gets an actor.
-		record, err := m.record(ctx, name, key)
-		if err != nil {
-			return nil, m.unknown(name, err)
-		}
-		w, err = engine.Ask(ctx, m.parent, func(reply chan<- *watch) any { return watchAsset{key, record, reply} })
-		if err != nil {
-			return nil, m.unreachable(err)
-		}
-	}
-	err := m.loadFrame(ctx, w, frame)
-	if known && signal.KindOf(err) == signal.KindNotFound {
-		// The asset was removed while it was not needed.
-		if _, err = m.record(ctx, name, key); err == nil {
-			err = m.loadFrame(ctx, w, frame)
-		}
-	}
+// History is Series for bars of any age. Last is the close of the newest bar.
+func (m *Market) History(ctx context.Context, name string, tf signal.Timeframe) (Snapshot, error) {
+	w, frame, err := m.loader.watched(ctx, name, tf)
 	if err != nil {
-		return nil, m.unknown(name, err)
+		return Snapshot{}, err
 	}
-	return w, nil
-}
-
-func (m *Market) loadFrame(ctx context.Context, w *watch, frame int) error {
-	err, failed := engine.Ask(ctx, w.ref, func(reply chan<- error) any { return loadSeries{frame, reply} })
-	if failed != nil {
-		return m.unreachable(failed)
+	record := w.record.Load()
+	bars, err := w.published(frame)
+	if err != nil {
+		return Snapshot{}, err
 	}
-	return err
-}
-
-// record returns the record of an asset, and waits for it if necessary: at most Options.TakeUp for
-// the feeder to take up an asset of a real source, which may not answer, and until ctx ends for the
-// simulated market to begin.
-func (m *Market) record(ctx context.Context, name, key string) (marketdata.Asset, error) {
-	takenUp := m.real && m.mayHave(name)
-	if takenUp {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, m.o.TakeUp)
-		defer cancel()
-	}
-	for {
-		record, _, err := m.o.Store.Asset(ctx, key)
-		if signal.KindOf(err) != signal.KindNotFound || !takenUp && !(m.simulates && assets.Find(name) != nil) {
-			return record, err
-		}
-		if takenUp {
-			account, _ := ctx.Value(accountKey{}).(signal.AccountID)
-			refused, failed := m.o.Store.Want(ctx, account, m.wantedName(name))
-			switch {
-			case failed != nil:
-				return record, failed
-			case refused == string(source.RefusedUnknown):
-				return record, err
-			case refused != "":
-				return record, notTakenUp(name, refused)
-			}
-			err = &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter, Passing: true,
-				Message: "the prices of " + name + " are being read"}
-		}
-		if !backoff.Sleep(ctx, pollEvery) {
-			return record, err
-		}
-	}
-}
-
-// notTakenUp returns the error for an asset that a source may have and that is refused now.
-func notTakenUp(name, refused string) *signal.RunError {
-	err := &signal.RunError{Code: signal.DataUnavailable, Retryable: true}
-	switch source.Refusal(refused) {
-	case source.RefusedShare:
-		err.RetryAfter = source.KeepUnused
-		err.Message = "the account has its share of the assets of real sources: " + name + " is not added"
-	case source.RefusedFull:
-		err.RetryAfter, err.Message = source.FullFor, "real sources have too many assets: "+name+" is not added"
-	default:
-		err.RetryAfter, err.Message = source.SilentFor, "no source gives prices of "+name+" at the moment"
-	}
-	return err
-}
-
-// wantedName returns the symbol under which an asset is taken up.
-func (m *Market) wantedName(name string) string {
-	if k := assets.Find(name); k != nil {
-		return k.Symbol
-	}
-	return m.key(name)
-}
-
-// mayHave reports whether a real source may have an asset of this name.
-func (m *Market) mayHave(name string) bool {
-	if k := assets.Find(name); k != nil {
-		return !m.simulates || k.Class == assets.Crypto || k.Class == assets.Stock || k.Class == assets.Commodity
-	}
-	_, isCoin := source.CoinOf(name, "")
-	return isCoin || source.IsTicker(assets.Fold(name))
-}
-
-// unknown returns the error of a run on an asset whose record could not be read because of err.
-func (m *Market) unknown(name string, err error) *signal.RunError {
-	if e, ok := errors.AsType[*signal.RunError](err); ok {
-		return e
-	}
-	if signal.KindOf(err) != signal.KindNotFound {
-		return m.unreachable(err)
-	}
-	if m.simulates && assets.Find(name) != nil {
-		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, RetryAfter: retryAfter, Passing: true,
-			Message: "the simulated market is about to start"}
-	}
-	return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows " + name}
+	return newSnapshot(record, bars), nil
 }
 
 // News returns the news of an asset since a time in milliseconds, oldest first. It waits until the
@@ -372,7 +242,7 @@ func (m *Market) News(ctx context.Context, name string, since int64) ([]strategy
 	select {
 	case <-m.news.ready:
 	case <-ctx.Done():
-		return nil, m.unreachable(ctx.Err())
+		return nil, unreachable(ctx.Err())
 	}
-	return m.news.since(m.key(name), since), nil
+	return m.news.since(m.loader.names.key(name), since), nil
 }

@@ -106,7 +106,8 @@ func newFake(tb testing.TB, store *fakeStore, c *markettest.Clock) *Market {
 	sys := engine.NewSystem(engine.Options{})
 	tb.Cleanup(func() { sys.Shutdown(context.Background()) })
 	m := New(sys, Options{Store: store, Now: c.Now, Sources: "stream"})
-	for _, r := range []*reading{&m.ticksRead[marketdata.GivenTicks], &m.ticksRead[marketdata.OwnTicks], &m.closedRead} {
+	given, own := m.ticks[marketdata.GivenTicks], m.ticks[marketdata.OwnTicks]
+	for _, r := range []*reading{&given.reading, &own.reading, &m.bars.reading} {
 		r.begun.Store(time.Now().Add(time.Hour).UnixNano()) // however slow the test is
 	}
 	return m
@@ -204,7 +205,7 @@ func checkUnreachableStore(t *testing.T) {
 	if e := markettest.RunError(t, err); e.Code != signal.StaleData {
 		t.Errorf("while the store answers: %+v", e)
 	}
-	m.closedRead.failed()
+	m.bars.reading.failed()
 	_, err = m.Series(t.Context(), "X", signal.H1)
 	if e := markettest.RunError(t, err); e.Code != signal.DataUnavailable || !e.Retryable || !e.Passing {
 		t.Errorf("while it does not: %+v", e)
@@ -213,7 +214,7 @@ func checkUnreachableStore(t *testing.T) {
 	asked := time.Now()
 	time.AfterFunc(time.Second, func() {
 		c.Add(-24 * time.Hour)
-		m.closedRead.ended(time.Now())
+		m.bars.reading.ended(time.Now())
 	})
 	if _, err := m.Series(t.Context(), "X", signal.H1); err != nil || time.Since(asked) < time.Second {
 		t.Errorf("prices that are read again after a second: %v, %s later", err, time.Since(asked))
@@ -227,7 +228,7 @@ func TestSeriesWaitsForTheMarketToBegin(t *testing.T) {
 		c := markettest.NewClock()
 		store := &fakeStore{}
 		m := newFake(t, store, c)
-		m.simulates = true
+		m.loader.names.simulates = true
 		var begun time.Time
 		for name, want := range map[string]struct {
 			retryable bool
@@ -243,7 +244,7 @@ func TestSeriesWaitsForTheMarketToBegin(t *testing.T) {
 				t.Errorf("%s: %+v after %s", name, e, took)
 			}
 		}
-		if n := len(*m.watches.Load()); n != 0 {
+		if n := len(*m.loader.watches.all.Load()); n != 0 {
 			t.Errorf("%d actors of unknown assets", n)
 		}
 		begun = time.Now()
@@ -267,7 +268,7 @@ func TestBarsThatCloseDuringAReadCount(t *testing.T) {
 	all := hours(12, end, 1)
 	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
 	m := newFake(t, store, c)
-	closeBar := func(n int64, b marketdata.AssetBar) { m.deliverClosed(&marketdata.ClosedBar{Count: n, Bar: b}) }
+	closeBar := func(n int64, b marketdata.AssetBar) { m.bars.deliver(&marketdata.ClosedBar{Count: n, Bar: b}) }
 	store.onFrame = signal.H1 // bars of 1m are read, too
 	store.onBars = func() {
 		old := all[9]
@@ -310,7 +311,7 @@ func TestQuestionsSurviveAPanic(t *testing.T) {
 		store.onBars = func() { panic("broken") }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, _, err := m.watched(ctx, "X", signal.M1)
+		_, _, err := m.loader.watched(ctx, "X", signal.M1)
 		e, ok := errors.AsType[*signal.RunError](err)
 		if !ok || e.Code != signal.DataUnavailable || !e.Retryable || !e.Passing || ctx.Err() != nil {
 			t.Errorf("got %v (context: %v), want DATA_UNAVAILABLE, retryable, at once", err, ctx.Err())
@@ -332,7 +333,7 @@ func TestFirstQuestionGetsTheNewestTick(t *testing.T) {
 			bars:  hours(12, now, 1),
 		}, c)
 		at := signal.Position{MS: now - 1000}
-		m.deliverTicks(marketdata.GivenTicks, []marketdata.Entry{
+		m.ticks[marketdata.GivenTicks].deliver([]marketdata.Entry{
 			{Position: at, Fields: map[string]string{"asset": "x", "price": "1.75"}},
 			{Position: at, Fields: map[string]string{"asset": "x", "price": "9", "source": simulated.Name}},
 		})
@@ -355,7 +356,7 @@ func TestMissedBarsAreReadAgain(t *testing.T) {
 	store.mu.Lock()
 	store.bars, store.count = all, 12
 	store.mu.Unlock()
-	m.sendAll(barsMissed{})
+	m.loader.watches.tell(barsMissed{})
 	markettest.Eventually(t, "bars", func() bool {
 		s, _ := m.Series(t.Context(), "X", signal.H1)
 		return len(s.Bars) == 12
@@ -370,7 +371,7 @@ func TestBarsMissedWhileReading(t *testing.T) {
 		store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:10], count: 10}
 		m := newFake(t, store, c)
 		store.onBars = func() {
-			m.sendAll(barsMissed{})
+			m.loader.watches.tell(barsMissed{})
 			synctest.Wait() // until the actor has the message
 			store.mu.Lock()
 			store.bars, store.count = all, 12
@@ -392,9 +393,9 @@ func TestASeriesKeepsFifteenHundredBars(t *testing.T) {
 	all := hours(2500, c.Now().UnixMilli(), 1)
 	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Speed: 1}, bars: all[:1500], count: 1}
 	m := newFake(t, store, c)
-	m.load(t.Context(), "X", prices.H1)
+	m.loader.load(t.Context(), "X", prices.H1)
 	for i, b := range all[1500:] {
-		m.deliverClosed(&marketdata.ClosedBar{Count: int64(2 + i), Bar: b})
+		m.bars.deliver(&marketdata.ClosedBar{Count: int64(2 + i), Bar: b})
 	}
 	markettest.Eventually(t, "bars", func() bool {
 		s, err := m.Series(t.Context(), "X", signal.H1)

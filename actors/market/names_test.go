@@ -25,7 +25,7 @@ func namesOf(t *testing.T, sources string, listed listings) (*Market, *fakeStore
 	store := &fakeStore{asset: marketdata.Asset{Symbol: "X", Source: source.Stream, Speed: 1}}
 	m := New(sys, Options{Store: store, Sources: sources, Now: markettest.NewClock().Now})
 	if listed != nil {
-		m.listings.Store(&listed)
+		m.loader.names.listings.Store(&listed)
 	}
 	return m, store
 }
@@ -56,10 +56,10 @@ func TestNamesOfAssets(t *testing.T) {
 	} {
 		m, _ := namesOf(t, c.sources, c.listed)
 		for name, want := range c.names {
-			if got := m.Name(name); got != want {
+			if got := m.Assets.Name(name); got != want {
 				t.Errorf("%s: %s is %s, want %s", c.sources, name, got, want)
 			}
-			if got := m.Name(m.Name(name)); got != want {
+			if got := m.Assets.Name(m.Assets.Name(name)); got != want {
 				t.Errorf("%s: the name %s has the name %s", c.sources, want, got)
 			}
 		}
@@ -72,13 +72,13 @@ func FuzzNamesOfAssets(f *testing.F) {
 	for _, name := range []string{"btc/usd", "PYUSD", "PYUSDUSDT", "DOGEUSDTUSD", "USDUSD", "brk.b", "two words!"} {
 		f.Add(name)
 	}
-	markets := []*Market{
+	all := []*names{
 		{sources: []string{"binance", "alpaca"}, real: true}, {sources: []string{"coinbase"}, real: true}, {},
 	}
 	f.Fuzz(func(t *testing.T, name string) {
-		for _, m := range markets {
-			if once := m.Name(name); m.Name(once) != once {
-				t.Errorf("%q is %q, and that %q", name, once, m.Name(once))
+		for _, m := range all {
+			if once := m.name(name); m.name(once) != once {
+				t.Errorf("%q is %q, and that %q", name, once, m.name(once))
 			}
 		}
 	})
@@ -117,7 +117,7 @@ func TestCheckRefusesUnknownAssets(t *testing.T) {
 		{"alpaca", "BTC", nil, false, nil},
 	} {
 		m, _ := namesOf(t, c.sources, c.listed)
-		nearest, ok := m.Check(t.Context(), m.Name(c.asset))
+		nearest, ok := m.Assets.Check(t.Context(), m.Assets.Name(c.asset))
 		if d := cmp.Diff(c.nearest, nearest, cmpopts.EquateEmpty()); ok != c.ok || d != "" {
 			t.Errorf("%s: %s: %v (-want +got):\n%s", c.sources, c.asset, ok, d)
 		}
@@ -151,7 +151,7 @@ func TestSuggestForNamesInFilters(t *testing.T) {
 		{"coinbase", "PEPPE", someListings, nil},
 	} {
 		m, _ := namesOf(t, c.sources, c.listed)
-		if d := cmp.Diff(c.nearest, m.Suggest(t.Context(), c.name), cmpopts.EquateEmpty()); d != "" {
+		if d := cmp.Diff(c.nearest, m.Assets.Suggest(t.Context(), c.name), cmpopts.EquateEmpty()); d != "" {
 			t.Errorf("%s: %s (-want +got):\n%s", c.sources, c.name, d)
 		}
 	}
@@ -162,7 +162,7 @@ func TestCheckPassesWhileRedisIsAway(t *testing.T) {
 	t.Parallel()
 	m, store := namesOf(t, "simulated", nil)
 	store.err = signal.Unavailable(context.DeadlineExceeded)
-	if _, ok := m.Check(t.Context(), "BTCC"); !ok || m.Suggest(t.Context(), "BTCC") != nil {
+	if _, ok := m.Assets.Check(t.Context(), "BTCC"); !ok || m.Assets.Suggest(t.Context(), "BTCC") != nil {
 		t.Error("an asset is refused although Redis cannot be asked")
 	}
 }
@@ -172,7 +172,7 @@ func TestAssetsAreListed(t *testing.T) {
 	m, store := namesOf(t, "binance,simulated", someListings)
 	now := m.o.Now()
 	store.live = marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 1.5, Time: now.UnixMilli() - 1000}}
-	list, err := m.Assets(t.Context())
+	list, err := m.Assets.Assets(t.Context())
 	if err != nil || len(list) != len(assets.Known)+1 {
 		t.Fatalf("%d assets, %v", len(list), err)
 	}
@@ -195,8 +195,8 @@ func TestAssetsAreListed(t *testing.T) {
 	}
 	real, _ := namesOf(t, "alpaca", nil)
 	saturday := time.Date(2026, 11, 21, 15, 0, 0, 0, time.UTC)
-	real.o.Now = func() time.Time { return saturday }
-	list, err = real.Assets(t.Context())
+	real.Assets.now = func() time.Time { return saturday }
+	list, err = real.Assets.Assets(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package market
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 
@@ -14,10 +15,9 @@ import (
 func TestReadIsRetriedAfterAPanic(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newFake(t, &fakeStore{}, markettest.NewClock())
 		ctx, cancel := context.WithCancel(t.Context())
 		reads := 0
-		m.loop(ctx, "ticks", new(reading), func(context.Context) (bool, error) {
+		new(reading).follow(ctx, slog.New(slog.DiscardHandler), "ticks", func(context.Context) (bool, error) {
 			if reads++; reads == 1 {
 				panic("an entry")
 			}
@@ -33,14 +33,14 @@ func TestReadIsRetriedAfterAPanic(t *testing.T) {
 func TestTickThatPanicsIsSkipped(t *testing.T) {
 	t.Parallel()
 	m := newFake(t, &fakeStore{}, markettest.NewClock())
-	m.tapes.of = map[tapeKey]*tape{{"BTC", source.Stream}: {first: 5}} // nothing can be added
+	m.recent.of = map[tickKey]*assetTicks{{"BTC", source.Stream}: {first: 5}} // nothing can be added
 	var entries []marketdata.Entry
 	for i, asset := range []string{"BTC", "ETH"} {
 		fields := map[string]string{"asset": asset, "price": "7"}
 		entries = append(entries, marketdata.Entry{Position: signal.Position{MS: 1_795_253_400_000 + int64(i)}, Fields: fields})
 	}
-	m.deliverTicks(marketdata.GivenTicks, entries)
-	if tick, ok := m.tapes.newest(tapeKey{"ETH", source.Stream}); !ok || tick.Price != 7 {
+	m.ticks[marketdata.GivenTicks].deliver(entries)
+	if tick, ok := m.recent.newest(tickKey{"ETH", source.Stream}); !ok || tick.Price != 7 {
 		t.Errorf("the tick after one that panics is %+v, %t", tick, ok)
 	}
 }
@@ -63,11 +63,11 @@ func TestListingsAreReadAgainAfterAPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newFake(t, &fakeStore{}, markettest.NewClock())
 		store := &panickingListings{fakeStore: &fakeStore{}}
-		m.o.Store = store
-		m.watches.Store(&map[string]*watch{"X": {}}) // a panic when what is needed is collected
+		m.use.store = store
+		m.loader.watches.all.Store(&map[string]*watch{"X": {}}) // a panic when what is needed is collected
 		ctx, cancel := context.WithTimeout(t.Context(), 10*source.UseEvery)
 		defer cancel()
-		m.noteUse(ctx)
+		m.use.run(ctx)
 		if store.reads < 2 {
 			t.Errorf("listings are read %d times", store.reads)
 		}

@@ -1,12 +1,14 @@
 package market
 
 import (
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // Asset is something that has a price.
@@ -54,4 +56,44 @@ func newSnapshot(r *marketdata.Asset, bars []marketdata.Bar) Snapshot {
 // counted in bars of a timeframe.
 func (s *Snapshot) Lifetime(now time.Time, d time.Duration, tf signal.Timeframe) time.Duration {
 	return s.Session.After(now, s.Session.Lasting(d, tf)).Sub(now)
+}
+
+// gapWindow is the number of newest bars that are checked for gaps, as many as a strategy uses.
+const gapWindow = 1000
+
+// usable returns the bars of a timeframe of the asset with record r with short gaps filled, or
+// DATA_UNAVAILABLE if the newest gapWindow bars have too many or too long gaps. It leaves out the
+// bars before the last gap of those before the window. A closed session is not a gap. If the
+// sessions are not known the bars are returned unchanged.
+func usable(bars []marketdata.Bar, r *marketdata.Asset, frame int) ([]marketdata.Bar, error) {
+	next := func(b marketdata.Bar) int64 { return b.CloseTime }
+	switch {
+	case r.AlwaysOpen:
+	case tradedIn(r) == sessions.Always:
+		return bars, nil
+	default:
+		next = tradedIn(r).Following(frame, bars)
+	}
+	gap := -1 // the first bar after the newest gap
+	for i := len(bars) - 1; i > 0 && gap < 0; i-- {
+		if bars[i].OpenTime > next(bars[i-1]) {
+			gap = i
+		}
+	}
+	if gap < 0 {
+		return bars, nil
+	}
+	begin := max(0, len(bars)-gapWindow)
+	if gap <= begin {
+		return bars[gap:], nil
+	}
+	filled, err := strategy.FillGaps(bars[begin:], next)
+	if err != nil {
+		return nil, err
+	}
+	older := begin
+	for older > 0 && bars[older].OpenTime <= next(bars[older-1]) {
+		older--
+	}
+	return append(slices.Clone(bars[older:begin]), filled...), nil
 }

@@ -41,12 +41,11 @@ func TestNewsWaitForTheSimulatedMarket(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := newFake(t, &fakeStore{}, markettest.NewClock())
-		m.simulates, m.o.Store = true, &startingStore{fakeStore: &fakeStore{}}
-		read := m.closedReader()
+		m.bars.simulates, m.bars.store = true, &startingStore{fakeStore: &fakeStore{}}
 		go func() {
 			for range 2 {
 				time.Sleep(time.Second)
-				if _, err := read(t.Context()); err != nil {
+				if _, err := m.bars.read(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}
@@ -83,7 +82,7 @@ func TestSeriesWaitsForTheSimulatedMarket(t *testing.T) {
 				}, c)
 				if tt.resumes != 0 {
 					time.AfterFunc(tt.resumes, func() {
-						w := (*m.watches.Load())[assets.Fold("X")]
+						w := (*m.loader.watches.all.Load())[assets.Fold("X")]
 						w.last.Store(&marketdata.Tick{Price: 2, Time: c.Now().UnixMilli()})
 					})
 				}

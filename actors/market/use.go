@@ -2,54 +2,64 @@ package market
 
 import (
 	"context"
+	"log/slog"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/panics"
-	"github.com/agentsignal/agentsignal/actors/signal"
 )
-
-type accountKey struct{}
-
-// For returns a context in which assets are asked for on behalf of an account, which has a share of
-// the assets that real sources may keep.
-func For(ctx context.Context, account signal.AccountID) context.Context {
-	return context.WithValue(ctx, accountKey{}, account)
-}
 
 // askNeeded asks an asset's actor whether it has alerts.
 type askNeeded struct{ reply chan<- bool }
 
-// noteUse periodically reads the listings of sources, and records which assets this node needs,
-// until ctx ends.
-func (m *Market) noteUse(ctx context.Context) {
+// useRecorder records which assets of real sources this node needs, and reads what these sources list.
+type useRecorder struct {
+	store   Store
+	names   *names
+	watches *watches
+	now     func() time.Time
+	log     *slog.Logger
+}
+
+// run does both periodically until ctx ends.
+func (u *useRecorder) run(ctx context.Context) {
 	for {
-		panics.Guard(m.log, panics.Market, func() {
-			if err := m.readListings(ctx); err != nil && ctx.Err() == nil {
-				m.log.Warn("listings of sources not read", "err", err)
+		panics.Guard(u.log, panics.Market, func() {
+			if err := u.readListings(ctx); err != nil && ctx.Err() == nil {
+				u.log.Warn("listings of sources not read", "err", err)
 			}
 		})
 		if !backoff.Sleep(ctx, source.UseEvery) {
 			return
 		}
-		panics.Guard(m.log, panics.Market, func() {
-			symbols := m.needed(ctx)
+		panics.Guard(u.log, panics.Market, func() {
+			symbols := u.needed(ctx)
 			if len(symbols) == 0 {
 				return
 			}
-			if err := m.o.Store.NoteUse(ctx, symbols, m.o.Now()); err != nil && ctx.Err() == nil {
-				m.log.Warn("use of assets not recorded", "err", err)
+			if err := u.store.NoteUse(ctx, symbols, u.now()); err != nil && ctx.Err() == nil {
+				u.log.Warn("use of assets not recorded", "err", err)
 			}
 		})
 	}
 }
 
+// readListings reads the listings that the feeder stored.
+func (u *useRecorder) readListings(ctx context.Context) error {
+	stored, err := u.store.Listings(ctx, u.names.sources)
+	if err == nil {
+		u.names.setListings(stored)
+	}
+	return err
+}
+
 // needed returns the assets of real sources that were asked for since the last call, or that have
 // alerts here.
-func (m *Market) needed(ctx context.Context) []string {
+func (u *useRecorder) needed(ctx context.Context) []string {
 	var symbols []string
-	for _, w := range *m.watches.Load() {
+	for _, w := range *u.watches.all.Load() {
 		record := w.record.Load()
 		if !source.IsVenue(record.Source) {
 			continue

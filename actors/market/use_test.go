@@ -27,7 +27,7 @@ func TestSpeedOfAnAssetThatIsNotKept(t *testing.T) {
 		{"binance,simulated", "ETH", 0}, // which binance does not list
 	} {
 		m, _ := namesOf(t, c.sources, someListings)
-		speed, err := m.Speed(t.Context(), c.asset)
+		speed, err := m.Assets.Speed(t.Context(), c.asset)
 		if c.want != 0 && (speed != c.want || err != nil) || c.want == 0 && signal.KindOf(err) != signal.KindNotFound {
 			t.Errorf("%s: %s: %d, %v", c.sources, c.asset, speed, err)
 		}
@@ -46,7 +46,7 @@ func TestNeededAssets(t *testing.T) {
 		m.readTicks()
 		needed := func(want ...string) {
 			t.Helper()
-			if got := m.needed(t.Context()); !slices.Equal(got, want) {
+			if got := m.use.needed(t.Context()); !slices.Equal(got, want) {
 				t.Errorf("needed are %v, want %v", got, want)
 			}
 		}
@@ -57,12 +57,12 @@ func TestNeededAssets(t *testing.T) {
 		ref := markettest.Refs(t, 1)[0]
 		alert := alerts.Alert{Ref: ref, Lower: 1e-6, Upper: 1e9, Frame: signal.H1,
 			Since: now.UnixMilli(), Expires: now.Add(24 * time.Hour).UnixMilli()}
-		if err := m.Alert(t.Context(), "DOGE", []alerts.Alert{alert}); err != nil {
+		if err := m.Alerts.Alert(t.Context(), "DOGE", []alerts.Alert{alert}); err != nil {
 			t.Fatal(err)
 		}
-		m.needed(t.Context())
+		m.use.needed(t.Context())
 		needed("DOGE")
-		m.Unalert("DOGE", ref)
+		m.Alerts.Unalert("DOGE", ref)
 		needed()
 	})
 }

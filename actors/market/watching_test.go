@@ -38,7 +38,7 @@ type watchedPrices struct {
 // readTicks records that the streams have been read to their ends, as the readers do.
 func (m *Market) readTicks() {
 	for range tickStreams {
-		m.tapes.caughtUp()
+		m.recent.caughtUp()
 	}
 }
 
@@ -52,7 +52,7 @@ func newWatchedPrices(seed uint64) *watchedPrices {
 
 func (w *watchedPrices) trade(price float64) {
 	fields := map[string]string{"asset": "X", "price": strconv.FormatFloat(price, 'g', -1, 64)}
-	w.market.deliverTicks(marketdata.GivenTicks, []marketdata.Entry{
+	w.market.ticks[marketdata.GivenTicks].deliver([]marketdata.Entry{
 		{Position: signal.Position{MS: time.Now().UnixMilli()}, Fields: fields},
 	})
 }
@@ -93,11 +93,11 @@ func (w *watchedPrices) closeBar(now int64) {
 	w.store.count++
 	count := w.store.count
 	w.store.mu.Unlock()
-	w.market.deliverClosed(&marketdata.ClosedBar{Count: count, Bar: b})
+	w.market.bars.deliver(&marketdata.ClosedBar{Count: count, Bar: b})
 }
 
 func (w *watchedPrices) fail() {
-	if all := *w.market.watches.Load(); all["X"] != nil {
+	if all := *w.market.loader.watches.all.Load(); all["X"] != nil {
 		w.panics++
 		all["X"].ref.Tell(reload{frame: prices.Timeframes})
 	}
@@ -121,7 +121,7 @@ func (a *alertOwner) Receive(c engine.Context) {
 		alert, market := a.alert, a.market
 		alert.Ref = c.Self()
 		c.Go(func(ctx context.Context) any {
-			for ctx.Err() == nil && market.Alert(ctx, "x", []alerts.Alert{alert}) != nil {
+			for ctx.Err() == nil && market.Alerts.Alert(ctx, "x", []alerts.Alert{alert}) != nil {
 				time.Sleep(10 * time.Millisecond)
 			}
 			return nil
@@ -133,7 +133,7 @@ func (a *alertOwner) Receive(c engine.Context) {
 	case leave:
 		c.Stop(c.Self())
 	case engine.Stopping:
-		a.market.Unalert("X", c.Self())
+		a.market.Alerts.Unalert("X", c.Self())
 	}
 }
 
@@ -295,7 +295,7 @@ func (m *barMarket) collector() (*collector, engine.Ref) {
 func (m *barMarket) alertBetween90And110(t *testing.T, ref engine.Ref, since, expires int64) {
 	t.Helper()
 	alert := alerts.Alert{Ref: ref, Lower: 90, Upper: 110, Since: since, Expires: expires, Frame: signal.M1}
-	if err := m.Alert(t.Context(), "x", []alerts.Alert{alert}); err != nil {
+	if err := m.Alerts.Alert(t.Context(), "x", []alerts.Alert{alert}); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Wait()
@@ -338,11 +338,11 @@ func TestLastPriceComesAfterCatchingUp(t *testing.T) {
 				missed.Low = c.low
 				b := *missed
 				h, ref := m.collector()
-				m.RequestPrice("x", ref) // the asset has no actor yet
-				if _, err := m.load(t.Context(), "x", prices.M1); err != nil {
+				m.Alerts.RequestPrice("x", ref) // the asset has no actor yet
+				if _, err := m.loader.load(t.Context(), "x", prices.M1); err != nil {
 					t.Fatal(err)
 				}
-				m.store.onBars = func() { m.RequestPrice("x", ref) } // while the alert waits for bars
+				m.store.onBars = func() { m.Alerts.RequestPrice("x", ref) } // while the alert waits for bars
 				now := m.Now().UnixMilli()
 				m.alertBetween90And110(t, ref, now-20_000, now+60_000)
 				h.check(t, c.want(&b))
@@ -366,7 +366,7 @@ func TestAlertsOfARemovedAssetAreDropped(t *testing.T) {
 			m.store.mu.Unlock()
 		}
 		m.alerted(t, now-60_000, now+60_000).check(t, alerts.Dropped{})
-		if err := m.Alert(t.Context(), "x", nil); markettest.RunError(t, err).Retryable {
+		if err := m.Alerts.Alert(t.Context(), "x", nil); markettest.RunError(t, err).Retryable {
 			t.Errorf("asked again: %v", err)
 		}
 	})
@@ -383,11 +383,11 @@ func TestAlertsEndWithTheProcess(t *testing.T) {
 				var want []any
 				if ends {
 					m.sys.ShutdownFollows()
-					m.Unalert("x", ref)
+					m.Alerts.Unalert("x", ref)
 				} else {
 					want = []any{alerts.Dropped{}}
 				}
-				if err := m.sys.End(t.Context(), m.parent); err != nil {
+				if err := m.sys.End(t.Context(), m.loader.parent); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(want, h.all()); diff != "" {
@@ -402,27 +402,24 @@ func TestAlertsEndWithTheProcess(t *testing.T) {
 func TestTicksCountAfterANewerRecord(t *testing.T) {
 	withBars(t, func(t *testing.T, m *barMarket) {
 		m.store.asset.Source = simulated.Name
-		tick := func(price string, at, missed int64) {
-			fields := map[string]string{"asset": "X", "price": price, "source": simulated.Name}
-			fields["time"] = strconv.FormatInt(at, 10)
-			if missed != 0 {
-				fields["missed"] = strconv.FormatInt(missed, 10)
-			}
+		tick := func(price float64, at, missed int64) {
+			tick := &marketdata.AssetTick{Asset: "X", Source: simulated.Name, Missed: missed,
+				Tick: marketdata.Tick{Price: price, Time: at}}
 			written := signal.Position{MS: m.Now().UnixMilli()}
-			m.deliverTicks(marketdata.OwnTicks, []marketdata.Entry{{Position: written, Fields: fields}})
+			m.ticks[marketdata.OwnTicks].deliver([]marketdata.Entry{{Position: written, Tick: tick}})
 			synctest.Wait()
 		}
 		begin := m.Now().UnixMilli()
-		tick("100", begin, 0)
+		tick(100, begin, 0)
 		h := m.alerted(t, begin, begin+600_000)
 		m.Add(2 * time.Minute)
 		now := m.Now().UnixMilli()
 		m.store.mu.Lock()
 		m.store.live = marketdata.Live{Asset: "X", Last: marketdata.Tick{Price: 100, Time: now}}
 		m.store.mu.Unlock()
-		tick("101", now-50_000, begin)
-		tick("111", now-40_000, 0)
-		tick("100", now, 0)
+		tick(101, now-50_000, begin)
+		tick(111, now-40_000, 0)
+		tick(100, now, 0)
 		reached := marketdata.Tick{Price: 111, Time: now - 40_000}
 		h.check(t, alerts.Reached{Tick: reached, Span: alerts.Span{Low: 101, High: 111}})
 	})
@@ -438,8 +435,8 @@ func TestAlertsCatchUpOnMissedBars(t *testing.T) {
 		m.store.mu.Lock()
 		m.store.bars, m.store.count = append(m.store.bars, dip, flat), 12
 		m.store.mu.Unlock()
-		m.sendAll(barsMissed{}) // for the first
-		m.deliverClosed(&marketdata.ClosedBar{Count: 12, Bar: flat})
+		m.loader.watches.tell(barsMissed{}) // for the first
+		m.bars.deliver(&marketdata.ClosedBar{Count: 12, Bar: flat})
 		h.check(t, reachedInPast(&dip.Bar))
 	})
 }

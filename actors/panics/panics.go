@@ -63,6 +63,13 @@ func GuardAt(log faultLog, where Place, f func(), at func() []any) (ok bool) {
 	return true
 }
 
+// Catch calls f and returns its error, or ErrPanicked after a panic, which is logged as Guard does it.
+func Catch(log faultLog, where Place, f func() error, attrs ...any) error {
+	err := ErrPanicked
+	Guard(log, where, func() { err = f() }, attrs...)
+	return err
+}
+
 // GuardEach calls f for 0 to n-1 and continues after one that panics. at returns the
 // attributes to log for i; if nil, i itself is logged.
 func GuardEach(log faultLog, where Place, n int, f func(i int), at func(i int) []any) {

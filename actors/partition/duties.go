@@ -85,6 +85,7 @@ type duty struct {
 // the duty that runs at once after such an event.
 func (a *partition) duties() (list []*duty, dueAfter map[signal.EventType]*duty) {
 	p, number, epoch := a.p, a.number, a.epoch
+	overdue := &sweeper{store: p.store, log: p.log, partition: number, epoch: epoch, every: p.options.SweepEvery}
 	erase := &duty{name: "erase deleted accounts", do: func(ctx context.Context) (time.Duration, error) {
 		next, err := p.store.EraseStep(ctx, number, epoch)
 		if next == 0 {
@@ -93,9 +94,7 @@ func (a *partition) duties() (list []*duty, dueAfter map[signal.EventType]*duty)
 		return next, err
 	}}
 	list = []*duty{
-		{name: "end overdue runs", after: p.options.SweepEvery, do: func(ctx context.Context) (time.Duration, error) {
-			return p.sweep(ctx, number, epoch)
-		}},
+		{name: "end overdue runs", after: overdue.every, do: overdue.sweep},
 		erase,
 	}
 	dueAfter = map[signal.EventType]*duty{signal.AccountDeleted: erase}
@@ -191,10 +190,19 @@ var cancelled = &signal.RunError{
 	Retryable: true,
 }
 
-// sweep ends the overdue runs of a partition. If a run's own process ends it at the same
+// sweeper ends the overdue runs of a partition.
+type sweeper struct {
+	store     Store
+	log       Log
+	partition int
+	epoch     int64
+	every     time.Duration
+}
+
+// sweep does it once. If a run's own process ends it at the same
 // moment, the log refuses the second end.
-func (p *Partitions) sweep(ctx context.Context, number int, epoch int64) (time.Duration, error) {
-	runs, err := p.store.OverdueRuns(ctx, number, p.store.Now(), sweepLimit)
+func (s *sweeper) sweep(ctx context.Context) (time.Duration, error) {
+	runs, err := s.store.OverdueRuns(ctx, s.partition, s.store.Now(), sweepLimit)
 	if err != nil {
 		return 0, err
 	}
@@ -207,10 +215,10 @@ func (p *Partitions) sweep(ctx context.Context, number int, epoch int64) (time.D
 			Run:     r.Run,
 			Data:    signal.AppendRunError(nil, r.Agent, r.Run, cancelled),
 		}
-		_, err := p.log.Append(ctx, signal.Change{
+		_, err := s.log.Append(ctx, signal.Change{
 			Account: r.Account,
 			Ended:   r.Run,
-			Epoch:   epoch,
+			Epoch:   s.epoch,
 			Events:  []signal.Event{failed},
 		})
 		if err != nil && (lost(err) || signal.KindOf(err) != signal.KindConflict) {
@@ -220,8 +228,8 @@ func (p *Partitions) sweep(ctx context.Context, number int, epoch int64) (time.D
 	if len(runs) == sweepLimit {
 		return 0, nil
 	}
-	if more, err := p.store.RunsUnderWay(ctx, number); more || err != nil {
-		return p.options.SweepEvery, err
+	if more, err := s.store.RunsUnderWay(ctx, s.partition); more || err != nil {
+		return s.every, err
 	}
 	return rest, nil
 }

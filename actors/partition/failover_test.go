@@ -108,7 +108,7 @@ func newFailover(t *testing.T, signals int) *failover {
 	tail := eventlog.NewTail(f.store.Logs, eventlog.TailOptions{})
 	sys := engine.NewSystem(engine.Options{})
 	watch := lifecycle.New(f.store.Signals, f.log, f.prices, lifecycle.Options{Now: f.store.Client.Now, Log: log})
-	p := New(sys, "node_a", redisStore{f.store.Signals, f.store}, f.log, Options{
+	p := New(sys, "node_a", newRedisStore(f.store), f.log, Options{
 		Lease:   30 * time.Second,
 		Tail:    tail.For(eventlog.Owned),
 		Tenants: []ownership.Tenant{watch},
@@ -223,7 +223,7 @@ func TestEverySignalClosesOnceAfterAFailover(t *testing.T) {
 	took := await(t, "all are closed", generous, func() bool {
 		open := 0
 		for p := range f.store.Client.Partitions() {
-			open += int(f.replica.Client().HLen(t.Context(), fmt.Sprintf("{p%02d}:open", p)).Val())
+			open += int(f.replica.Client().HLen(t.Context(), f.store.Client.OpenKey(p)).Val())
 		}
 		return open == 0
 	})
@@ -257,7 +257,7 @@ func TestSignalsInAnEarlierStateAreClosed(t *testing.T) {
 	c := f.master.Client()
 	before := map[string]map[string]string{}
 	for p := range f.store.Client.Partitions() {
-		key := fmt.Sprintf("{p%02d}:open", p)
+		key := f.store.Client.OpenKey(p)
 		before[key] = c.HGetAll(t.Context(), key).Val()
 	}
 	f.update(2, 104)

@@ -45,7 +45,6 @@ type fakeRedis struct {
 	mu         sync.Mutex
 	live       map[string]time.Time
 	single     map[string]bool
-	byHash     bool   // a node of an earlier build is live
 	copied     string // the node that another process is by now
 	moved      error  // the result of announcements if Redis has another installation
 	assignment cluster.Assignment
@@ -229,7 +228,7 @@ func (l *link) AnnounceNode(
 	}
 	l.live[node], l.single[node] = now.Add(ttl), single
 	live := slices.Sorted(maps.Keys(l.live))
-	return cluster.Members{Live: live, ByHash: l.byHash, Assignment: l.assignment}, nil
+	return cluster.Members{Live: live, Assignment: l.assignment}, nil
 }
 
 func (l *link) AssignPartitions(ctx context.Context, a cluster.Assignment) (bool, error) {

@@ -49,7 +49,7 @@ type (
 )
 
 // Feed reads a partition's event log and stores the position up to which the effects of
-// its events are stored. eventlog.Store implements it.
+// its events are stored. eventlog.Store and eventlog.Positions implement it.
 type Feed interface {
 	OwnerPosition(ctx context.Context, partition int) (signal.Position, error)
 	StoreOwnerPosition(ctx context.Context, partition int, epoch int64, position signal.Position) error

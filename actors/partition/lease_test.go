@@ -17,36 +17,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 )
 
-func TestWantedOwner(t *testing.T) {
-	t.Parallel()
-	if got := wantedOwner(nil, 3); got != "" {
-		t.Errorf("of no nodes: %q", got)
-	}
-	// Nodes whose names differ only in the last character must get equal shares.
-	var nodes []string
-	for i := range 4 {
-		nodes = append(nodes, fmt.Sprintf("10.0.0.1:808%d", i))
-	}
-	owns := map[string]int{}
-	for p := range 4096 {
-		owns[wantedOwner(nodes, p)]++
-	}
-	for _, n := range nodes {
-		if owns[n] < 900 || owns[n] > 1150 {
-			t.Errorf("%s owns %d of 4096 partitions, want about 1024", n, owns[n])
-		}
-	}
-	for p := range 4096 {
-		before, after := wantedOwner(nodes, p), wantedOwner(nodes[:3], p)
-		if before != nodes[3] && before != after {
-			t.Fatalf("partition %d moves from %s to %s, though its node has not left", p, before, after)
-		}
-		if reversed := wantedOwner([]string{nodes[3], nodes[2], nodes[1], nodes[0]}, p); reversed != before {
-			t.Fatalf("partition %d: the order of the nodes matters", p)
-		}
-	}
-}
-
 func TestOneNodeOwnsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newFakeRedis(16)
@@ -105,44 +75,6 @@ func TestSecondNodeTakesItsShareAndHandsItBack(t *testing.T) {
 			}
 		}
 		wantEqual(t, "live nodes in the log", []string{"1", "2", "1"}, live)
-	})
-}
-
-// While a node of a build without assignments is live, all take partitions by the hash, so that each
-// has one owner; when it has left, shares are even.
-func TestBesideAnEarlierBuildPartitionsAreHashed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newFakeRedis(16)
-		a, b, c := startNode(t, r, "a", nil), startNode(t, r, "b", nil), startNode(t, r, "c", nil)
-		time.Sleep(time.Minute)
-		byHash := func(set bool) {
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			r.byHash = set
-		}
-		byHash(true)
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		want := map[*node]int{a: 0, b: 0, c: 0}
-		for p, owner := range r.owners() {
-			if hashed := wantedOwner([]string{"a", "b", "c"}, p); owner != hashed {
-				t.Errorf("%s owns partition %d, and its hash gives %s", owner, p, hashed)
-			}
-			for n := range want {
-				if n.node == owner {
-					want[n]++
-				}
-			}
-		}
-		wantOwned(t, "beside an earlier build", want)
-		byHash(false)
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		for node, n := range r.owns() {
-			if n < 5 || n > 6 {
-				t.Errorf("%s owns %d of 16 partitions of three nodes", node, n)
-			}
-		}
 	})
 }
 

@@ -43,14 +43,6 @@ type (
 	leaseOver struct{}
 )
 
-// Leases grants partitions to nodes. eventlog.Store implements it.
-type Leases interface {
-	TakeLease(ctx context.Context, partition int, node string, ttl time.Duration) (epoch int64, owner string, err error)
-	// RenewLeases returns an error for each lease, or nil. KindConflict: it is lost.
-	RenewLeases(ctx context.Context, node string, leases []cluster.Lease, ttl time.Duration) []error
-	ReleaseLeases(ctx context.Context, node string, leases []cluster.Lease) error
-}
-
 // partition is the actor of one wanted partition. It first takes the lease; from
 // then on it owns the partition until it stops. It never becomes owner twice.
 type partition struct {
@@ -132,20 +124,10 @@ func (a *partition) take(c engine.Context) {
 		m.epoch, m.owner, m.err = p.store.TakeLease(detached, number, p.node, p.options.Lease)
 		granted.Store(m.epoch)
 		if ctx.Err() != nil && m.epoch != 0 {
-			p.release(ctx, cluster.Lease{Partition: number, Epoch: m.epoch})
+			p.announcer.release(ctx, cluster.Lease{Partition: number, Epoch: m.epoch})
 		}
 		return m
 	})
-}
-
-// release gives leases back, if Redis answers within leaveTimeout. If a position is not stored,
-// the next owner only handles some events again.
-func (p *Partitions) release(ctx context.Context, leases ...cluster.Lease) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
-	defer cancel()
-	if err := p.store.ReleaseLeases(ctx, p.node, leases); err != nil {
-		p.slog.Warn("leases are not released", "partitions", len(leases), "first", leases[0].Partition, "err", err)
-	}
 }
 
 func (a *partition) onTaken(c engine.Context, m taken) {
@@ -296,7 +278,7 @@ func (a *partition) end(c engine.Context) {
 		return
 	}
 	p.track(c, func(ctx context.Context) any {
-		p.release(ctx, lease)
+		p.announcer.release(ctx, lease)
 		return nil
 	})
 }

@@ -81,6 +81,7 @@ type Partitions struct {
 	pollEvery  time.Duration
 	renewEvery time.Duration
 
+	announcer  announcer
 	system     *engine.System
 	supervisor engine.Ref
 
@@ -122,6 +123,7 @@ func New(sys *engine.System, node string, store Store, log Log, o Options) *Part
 		joined:     make(chan struct{}),
 		expelled:   make(chan error, 1),
 	}
+	p.announcer = announcer{node: node, store: store, lease: o.Lease, single: o.SingleNode, log: p.slog}
 	produce := func() engine.Actor {
 		return &supervisor{p: p, children: map[int]engine.Ref{}, numbers: map[engine.Ref]int{},
 			resigned: map[engine.Ref]struct{}{}}

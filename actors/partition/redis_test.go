@@ -34,7 +34,14 @@ type process struct {
 // redisStore is a Store on a real Redis.
 type redisStore struct {
 	*signals.Store
+	*eventlog.Leases
+	*eventlog.Positions
+	*eventlog.Nodes
 	Eraser
+}
+
+func newRedisStore(s *persistence.Store) redisStore {
+	return redisStore{s.Signals, s.Logs.Leases, s.Logs.Positions, s.Logs.Nodes, s.Eraser}
 }
 
 // freezable is the store of a process.
@@ -56,7 +63,7 @@ func (f freezable) AnnounceNode(
 	if err := f.frozen(); err != nil {
 		return cluster.Members{}, err
 	}
-	return f.Store.AnnounceNode(ctx, node, ttl, single)
+	return f.Nodes.AnnounceNode(ctx, node, ttl, single)
 }
 
 func (f freezable) RenewLeases(
@@ -65,21 +72,21 @@ func (f freezable) RenewLeases(
 	if err := f.frozen(); err != nil {
 		return slices.Repeat([]error{err}, len(leases))
 	}
-	return f.Store.RenewLeases(ctx, node, leases, ttl)
+	return f.Leases.RenewLeases(ctx, node, leases, ttl)
 }
 
 func (f freezable) TakeLease(ctx context.Context, p int, node string, ttl time.Duration) (int64, string, error) {
 	if err := f.frozen(); err != nil {
 		return 0, "", err
 	}
-	return f.Store.TakeLease(ctx, p, node, ttl)
+	return f.Leases.TakeLease(ctx, p, node, ttl)
 }
 
 func (f freezable) ReleaseLeases(ctx context.Context, node string, leases []cluster.Lease) error {
 	if err := f.frozen(); err != nil {
 		return err
 	}
-	return f.Store.ReleaseLeases(ctx, node, leases)
+	return f.Leases.ReleaseLeases(ctx, node, leases)
 }
 
 func startProcess(t *testing.T, server *redistest.Server, id string) *process {
@@ -90,7 +97,7 @@ func startProcess(t *testing.T, server *redistest.Server, id string) *process {
 	}
 	p := &process{store: store, log: eventlog.NewLog(store.Logs, eventlog.LogOptions{}), sys: newSystem()}
 	o := Options{Lease: testLease, SweepEvery: 50 * time.Millisecond}
-	p.Partitions = New(p.sys, id, freezable{redisStore{store.Signals, store}, p}, p.log, o)
+	p.Partitions = New(p.sys, id, freezable{newRedisStore(store), p}, p.log, o)
 	t.Cleanup(func() {
 		p.stop(t)
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -132,7 +139,7 @@ func owners(t *testing.T, s *persistence.Store) (map[string]int, map[int]int64) 
 	t.Helper()
 	got, epochs := map[string]int{}, map[int]int64{}
 	for p := range s.Client.Partitions() {
-		node, epoch, err := s.Logs.Owner(t.Context(), p)
+		node, epoch, err := s.Logs.Leases.Owner(t.Context(), p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -168,8 +175,8 @@ func TestTwoNodesOnRedis(t *testing.T) {
 	t.Logf("took over in %v (promised: lease of %v + 2 s)", took, testLease)
 	refusedWrites := 0
 	for p, epoch := range epochs {
-		err := b.store.Logs.StoreOwnerPosition(t.Context(), p, epoch, signal.Position{MS: 1})
-		if _, now, _ := b.store.Logs.Owner(t.Context(), p); now != epoch {
+		err := b.store.Logs.Positions.StoreOwnerPosition(t.Context(), p, epoch, signal.Position{MS: 1})
+		if _, now, _ := b.store.Logs.Leases.Owner(t.Context(), p); now != epoch {
 			refusedWrites++
 			if !lost(err) {
 				t.Errorf("a write of the former owner of partition %d: %v", p, err)
@@ -264,10 +271,10 @@ func TestEffectsOnRedis(t *testing.T) {
 	}
 	c := server.Client()
 	await(t, "the erasing is noted", generous, func() bool {
-		return c.HLen(t.Context(), fmt.Sprintf("{p%02d}:erase", p)).Val() == 1
+		return c.HLen(t.Context(), a.store.Client.EraseKey(p)).Val() == 1
 	})
 	await(t, "the position is stored", generous, func() bool {
-		got, err := a.store.Logs.OwnerPosition(t.Context(), p)
+		got, err := a.store.Logs.Positions.OwnerPosition(t.Context(), p)
 		return err == nil && got == position
 	})
 }

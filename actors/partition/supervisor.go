@@ -54,13 +54,6 @@ type (
 	startDue    struct{}
 )
 
-// Nodes announces nodes. eventlog.Store implements it.
-type Nodes interface {
-	AnnounceNode(ctx context.Context, node string, ttl time.Duration, singleNode bool) (cluster.Members, error)
-	AssignPartitions(ctx context.Context, a cluster.Assignment) (stored bool, err error)
-	LeaveNode(ctx context.Context, node string) error
-}
-
 // partitionFailures restarts a partition actor that panicked; it takes its lease again
 // at once, under a new epoch. An actor that panics too often stops, and the supervisor
 // starts a new one a little later, so that no partition is abandoned while the node is
@@ -70,9 +63,6 @@ var partitionFailures = engine.Supervision{Restarts: 5, Within: time.Minute}
 // refusedFor is how long, in addition to a lease, a node that another one refuses waits for that node
 // to leave: a killed node seems alive until its announcement expires.
 const refusedFor = 2 * time.Second
-
-// leaveTimeout bounds the Redis commands of an actor that stops.
-const leaveTimeout = time.Second
 
 // supervisor is the parent of the partition actors.
 type supervisor struct {
@@ -151,11 +141,11 @@ func (s *supervisor) announce(c engine.Context) {
 	p := s.p
 	s.announcing = true
 	p.track(c, func(ctx context.Context) any {
-		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.announceTimeout())
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.announcer.timeout())
 		defer cancel()
-		members, err := p.store.AnnounceNode(detached, p.node, p.options.Lease, p.options.SingleNode)
+		members, err := p.announcer.announce(detached)
 		if ctx.Err() != nil {
-			p.leave(ctx)
+			p.announcer.withdraw(ctx)
 		}
 		return announced{members, err}
 	})
@@ -189,7 +179,7 @@ func (s *supervisor) onAnnounced(c engine.Context, m announced) {
 		m.members.Assignment = s.members.Assignment
 	}
 	s.members = m.members
-	if !m.members.ByHash && !s.fits() {
+	if !s.fits() {
 		s.assign(c)
 	}
 	s.apply(c)
@@ -205,7 +195,7 @@ func (s *supervisor) fits() bool {
 func (s *supervisor) assign(c engine.Context) {
 	p, next := s.p, assign(s.members.Assignment, s.members.Live, len(s.p.inboxes))
 	c.Go(func(ctx context.Context) any {
-		ctx, cancel := context.WithTimeout(ctx, p.announceTimeout())
+		ctx, cancel := context.WithTimeout(ctx, p.announcer.timeout())
 		defer cancel()
 		stored, err := p.store.AssignPartitions(ctx, next)
 		if err != nil && ctx.Err() == nil {
@@ -228,9 +218,6 @@ func (s *supervisor) onAssigned(c engine.Context, m assigned) {
 // wants reports whether this node should own partition number.
 func (s *supervisor) wants(number int) bool {
 	m := &s.members
-	if m.ByHash {
-		return wantedOwner(m.Live, number) == s.p.node
-	}
 	// An owner that has left no longer counts, and a node that was refused wants nothing.
 	return number < len(m.Assignment.Owners) && m.Assignment.Owners[number] == s.p.node &&
 		slices.Contains(m.Live, s.p.node)
@@ -242,14 +229,11 @@ func (s *supervisor) wants(number int) bool {
 func (s *supervisor) onAnnouncedAgain() {
 	out := time.Since(s.failingSince)
 	s.p.slog.Info("node is announced again", "after", out)
-	if !s.refused && out >= s.p.announceTimeout() {
-		s.graceUntil = time.Now().Add(s.p.announceTimeout() + 2*s.p.pollEvery)
+	if !s.refused && out >= s.p.announcer.timeout() {
+		s.graceUntil = time.Now().Add(s.p.announcer.timeout() + 2*s.p.pollEvery)
 	}
 	s.failingSince, s.refused = time.Time{}, false
 }
-
-// announceTimeout bounds an announcement.
-func (p *Partitions) announceTimeout() time.Duration { return p.options.Lease / 2 }
 
 // onAnnounceFailed handles an announcement that failed. During an outage of Redis the
 // list of live nodes is kept, because the leases determine the owners.
@@ -423,9 +407,9 @@ func (s *supervisor) returnAll(c engine.Context) {
 	p, leases := s.p, s.returned
 	p.track(c, func(ctx context.Context) any {
 		if len(leases) > 0 {
-			p.release(ctx, leases...)
+			p.announcer.release(ctx, leases...)
 		}
-		p.leave(ctx)
+		p.announcer.withdraw(ctx)
 		return handedOver{}
 	})
 }
@@ -434,16 +418,7 @@ func (s *supervisor) returnAll(c engine.Context) {
 // which are stopping, release them.
 func (s *supervisor) leave(c engine.Context) {
 	s.p.track(c, func(ctx context.Context) any {
-		s.p.leave(ctx)
+		s.p.announcer.withdraw(ctx)
 		return nil
 	})
-}
-
-// leave withdraws the node, if Redis answers within leaveTimeout.
-func (p *Partitions) leave(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
-	defer cancel()
-	if err := p.store.LeaveNode(ctx, p.node); err != nil {
-		p.slog.Warn("node is not withdrawn", "err", err)
-	}
 }

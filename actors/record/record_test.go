@@ -79,10 +79,7 @@ func (l *ledger) add(n int, salt []byte, texts ...string) {
 	g := l.logs[n]
 	var hashes []tlog.Hash
 	for _, text := range texts {
-		g.leaves = append(
-			g.leaves,
-			verify.Leaf{Log: n, Index: g.tree.Size() + int64(len(hashes)), Text: text, Salt: salt},
-		)
+		g.leaves = append(g.leaves, verify.Leaf{Log: n, Index: g.tree.Size() + int64(len(hashes)), Text: text, Salt: salt})
 		hashes = append(hashes, LeafHash(salt, text))
 	}
 	g.write(g.tree.Append(hashes))

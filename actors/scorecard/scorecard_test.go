@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -420,5 +422,105 @@ func TestAccountLargerThanTheLimitIsKept(t *testing.T) {
 		if c.accounts["acc_0"] == nil {
 			t.Fatal("the account that asks is dropped")
 		}
+	}
+}
+
+func TestSummarySinceATime(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{}
+	const account = signal.AccountID("acc_1")
+	other := func(s *signal.Signal) { s.Agent = "weather" }
+	for i, exit := range []float64{101.5, 99, 101.5, 99, 100.25, 0} {
+		change := other
+		if i%2 == 0 {
+			change = nil
+		}
+		r.add(account, i, change, exit)
+	}
+	ends := []time.Time{}
+	for _, s := range r.list {
+		if s.Closing != nil {
+			ends = append(ends, s.Closing.At)
+		}
+	}
+	now := func() time.Time { return morning.Add(time.Hour) }
+	c := New(r, Options{Now: now, Cost: func(string) float64 { return .001 }})
+	got, err := c.Summary(t.Context(), account, ends[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[signal.AgentID]backtest.Reasons{}
+	for _, s := range r.closed {
+		x := reasons[s.Agent]
+		x.Add(s.Closing.Reason)
+		reasons[s.Agent] = x
+	}
+	if d := cmp.Diff(reasons, got.Reasons); d != "" || len(reasons) != 2 {
+		t.Errorf("reasons (-want +got):\n%s", d)
+	}
+	// 1.5, -1 and 0.25 R; entry and exit cost about 0.1 R each.
+	if got.Closed != 3 || got.Wins != 2 || math.Abs(float64(got.R)-.75) > 1e-9 ||
+		math.Abs(float64(got.R-got.RNet)-.6) > .01 {
+		t.Errorf("%+v", got)
+	}
+	if got, err := c.Summary(t.Context(), account, morning.Add(2*time.Hour)); err != nil || got.Closed != 0 ||
+		len(got.Reasons) != 2 {
+		t.Errorf("later: %+v, %v", got, err)
+	}
+	r.fail = errors.New("away")
+	if _, err := New(r, Options{}).Summary(t.Context(), account, morning); !errors.Is(err, r.fail) {
+		t.Errorf("a failed read: %v", err)
+	}
+}
+
+// TestAccountsWithoutUseAreDropped: they are read again, also before a trim has freed them, since losses
+// may have been missed.
+func TestAccountsWithoutUseAreDropped(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := closedSignals("acc_0", 6)
+		c := New(r, Options{Now: func() time.Time { return morning.Add(time.Hour) }}) // with the default of Idle
+		ask := func() {
+			t.Helper()
+			if card, err := c.Card(t.Context(), Query{Account: "acc_0"}); err != nil || card.Statistics.Count != 6 {
+				t.Fatalf("%d signals, %v; want 6", card.Statistics.Count, err)
+			}
+		}
+		whole := func() (n int) {
+			for _, from := range r.reads {
+				if from == 0 {
+					n++
+				}
+			}
+			return n
+		}
+		for range 3 {
+			ask()
+			time.Sleep(9 * time.Minute)
+			c.Trim()
+		}
+		if whole() != 1 {
+			t.Errorf("%d readings of the whole log of an account in use, want 1", whole())
+		}
+		time.Sleep(time.Minute)
+		ask()
+		if whole() != 2 {
+			t.Errorf("%d readings after a time without use, want 2", whole())
+		}
+		time.Sleep(10 * time.Minute)
+		if c.Trim(); len(c.accounts) != 0 {
+			t.Error("an account without use is kept")
+		}
+	})
+}
+
+func TestCardsNeedTheTail(t *testing.T) {
+	t.Parallel()
+	r := closedSignals("acc_0", 1)
+	c := New(r, Options{Follow: func(context.Context, signal.AccountID) error {
+		return signal.Unavailable(errors.New("no answer"))
+	}})
+	if _, err := c.Card(t.Context(), Query{Account: "acc_0"}); signal.KindOf(err) != signal.KindUnavailable {
+		t.Errorf("a card without the tail: %v", err)
 	}
 }

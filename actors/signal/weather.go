@@ -24,6 +24,9 @@ type WeatherEvent struct {
 	Deviation    float64 // of the temperature at Location from normal in the first week, °C
 }
 
+// NoSignal says that the weather is too near normal to act on.
+const NoSignal = "no signal worth acting on"
+
 // Severities lists the degrees of deviation from normal, ascending.
 var Severities = []string{"low", "medium", "high", "extreme"}
 
@@ -43,7 +46,8 @@ const (
 type WeatherSignal struct {
 	ID         WeatherID
 	Direction  Direction
-	Confidence float64 // the current one of its signal
+	Confidence float64 // the current one of its signal; once closed, Initial
+	Initial    float64 // the confidence at its creation
 	CreatedAt  time.Time
 	Outlook
 }

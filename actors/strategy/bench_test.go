@@ -33,7 +33,7 @@ func BenchmarkHistory(b *testing.B) {
 func BenchmarkAssessCold(b *testing.B) {
 	s := seriesOf(b, signal.H1, walk(1, 1000, 0.01))
 	for b.Loop() {
-		s.outcomes[1] = s.outcomes[1][:0]
+		s.entries.outcomes[1] = s.entries.outcomes[1][:0]
 		s.forget()
 		assess(b, s, Momentum, signal.MediumRisk)
 	}

@@ -65,8 +65,8 @@ func TestFirstValueOfIndicators(t *testing.T) {
 	first := map[string]int{}
 	addAll(goldenBars(), func(i int, x *indicators) {
 		for name, ready := range map[string]bool{
-			"EMA12": x.fast.ready(), "EMA26": x.slow.ready(), "RSI14": x.strength.gain.ready(),
-			"ATR14": x.atr.ready(), "ADX14": x.trend.ready(),
+			"EMA12": x.fast.count >= x.fast.n, "EMA26": x.slow.count >= x.slow.n, "RSI14": x.strength.gain.count >= x.strength.gain.n,
+			"ATR14": x.atr.count >= x.atr.n, "ADX14": x.trend.seeded >= x.trend.n,
 		} {
 			if _, known := first[name]; ready && !known {
 				first[name] = i

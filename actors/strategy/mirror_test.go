@@ -68,17 +68,17 @@ func TestMirroredOutcomes(t *testing.T) {
 	}
 	plain := seriesOf(t, signal.H1, bars)
 	mirror := seriesOf(t, signal.H1, mirrored(bars, func(p float64) float64 { return 2*high + 1 - p }))
-	for i := range plain.history {
+	for i := range plain.bars.history {
 		// The indicators except sigma are symmetrical as well.
-		if math.Abs(plain.history[i].atr-mirror.history[i].atr) > 1e-9 {
-			t.Fatalf("bar %d: ATR %v, mirrored %v", i, plain.history[i].atr, mirror.history[i].atr)
+		if math.Abs(plain.bars.history[i].atr-mirror.bars.history[i].atr) > 1e-9 {
+			t.Fatalf("bar %d: ATR %v, mirrored %v", i, plain.bars.history[i].atr, mirror.bars.history[i].atr)
 		}
-		if r := technicalIndex(MeanReversion); math.Abs(plain.history[i].scores[r]+mirror.history[i].scores[r]) > 1e-9 {
-			t.Fatalf("bar %d: score %v, mirrored %v", i, plain.history[i].scores[r], mirror.history[i].scores[r])
+		if r := technicalIndex(MeanReversion); math.Abs(plain.bars.history[i].scores[r]+mirror.bars.history[i].scores[r]) > 1e-9 {
+			t.Fatalf("bar %d: score %v, mirrored %v", i, plain.bars.history[i].scores[r], mirror.bars.history[i].scores[r])
 		}
 	}
-	a := resolve(nil, plain.bars, plain.history, 24, 1.5, 0)
-	b := resolve(nil, mirror.bars, mirror.history, 24, 1.5, 0)
+	a := resolve(nil, plain.bars.bars, plain.bars.history, 24, 1.5, 0)
+	b := resolve(nil, mirror.bars.bars, mirror.bars.history, 24, 1.5, 0)
 	compared := 0
 	for j := warmUp; j < len(a); j++ {
 		if math.Abs(a[j].long-b[j].short) > 1e-9 || math.Abs(a[j].short-b[j].long) > 1e-9 {

@@ -2,6 +2,7 @@ package strategy
 
 import (
 	"cmp"
+	"fmt"
 	"hash/fnv"
 	"math"
 	"math/bits"
@@ -9,6 +10,15 @@ import (
 	"strings"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// Constants of the strategy sentiment.
+const (
+	momentumShare = 0.3  // the weight of the momentum score
+	priorSpread   = 0.05 // the maximum by which a score moves the prior
+	positiveScore = 0.05 // texts from this score on count as positive
+	maxHeadlines  = 3
+	maxHeadline   = 200 // bytes
 )
 
 // NewsItem is a message about an asset.
@@ -244,4 +254,57 @@ func (m *newsMemory) indexAt(at int64, weights []float64) (newsIndex, bool) {
 	}
 	x.value, x.effective = scores/sum, sum*sum/squares
 	return x, true
+}
+
+// scoreAll computes the score at the close of every bar, unless it is known.
+func (m *newsMemory) scoreAll(b *scoredBars) {
+	if m.history != nil {
+		return
+	}
+	m.history = make([]float64, len(b.bars))
+	from := b.scoredFrom()
+	for j := range m.history {
+		m.history[j] = math.NaN()
+		if j < from || !b.history[j].scored {
+			continue
+		}
+		if x, ok := m.indexAt(b.bars[j].CloseTime, m.weights); ok {
+			m.history[j] = x.score() + momentumShare*b.history[j].scores[momentumIndex]
+		}
+	}
+}
+
+// describe sets the members of an assessment that describe the news.
+func (x newsIndex) describe(a *Assessment, momentumScore float64, now, window int64) {
+	positive := 0
+	for i := range x.articles {
+		if x.articles[i].score >= positiveScore {
+			positive++
+		}
+	}
+	share := float64(positive) / float64(len(x.articles))
+	a.Values = map[string]any{
+		"news_sentiment": map[string]any{"index": round(x.value, 4), "share_positive": round(share, 4)},
+		"news_count":     len(x.articles),
+		"atr_14":         significant(a.ATR),
+	}
+	a.Finding = fmt.Sprintf("the news index is %+.2f over %d items, %.0f %% of them positive, "+
+		"and the momentum score is %+.1f", x.value, len(x.articles), 100*share, momentumScore)
+	a.Headlines = headlines(x.articles, now, window)
+}
+
+// headlines returns the headlines that moved the index most.
+func headlines(articles []article, now, window int64) []string {
+	weight := func(a article) float64 {
+		return a.weight * math.Abs(a.score) * math.Exp2(float64(a.item.At-now)/(float64(window)/4))
+	}
+	ordered := slices.Clone(articles)
+	slices.SortStableFunc(ordered, func(a, b article) int {
+		return cmp.Or(cmp.Compare(weight(b), weight(a)), cmp.Compare(b.item.At, a.item.At))
+	})
+	list := make([]string, 0, maxHeadlines)
+	for _, a := range ordered[:min(maxHeadlines, len(ordered))] {
+		list = append(list, cut(a.item.Headline, maxHeadline))
+	}
+	return list
 }

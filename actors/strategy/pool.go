@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -319,59 +318,4 @@ func (v *view) add(asset string, o *Outcome, sign float64) {
 	if asset == v.own {
 		v.mine.add(o, sign)
 	}
-}
-
-// outcomeAt returns the outcome of bar j, whose entries at all risk levels are resolved,
-// or false if the bar has no score.
-func (s *Series) outcomeAt(j int) (Outcome, bool) {
-	p := &s.history[j]
-	if !p.scored {
-		return Outcome{}, false
-	}
-	ended := s.bars[j+s.longest()].CloseTime
-	o := Outcome{Bar: s.bars[j].OpenTime, Ended: ended, At: ended}
-	for t, score := range p.scores {
-		o.Bins[t] = binOf(math.Abs(score))
-		for r := range s.outcomes {
-			if s.outcomes[r][j].of(directionOf(score, p.belowMean)) > 0 {
-				o.Won[t] |= 1 << r
-			}
-		}
-	}
-	return o, true
-}
-
-// Recall makes the outcomes of the asset that the pool has from before bars, which will be
-// appended, count from their end, even if they were stored later. So they did in live runs,
-// which had earlier bars, too.
-func (s *Series) Recall(bars []marketdata.Bar) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.view.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	o := p.of[s.view.own]
-	if o == nil {
-		return
-	}
-	for i := range o.kept {
-		if x := o.kept[i].Outcome; x.Bar < firstScored(bars) {
-			x.At = x.Ended
-			s.view.recent = append(s.view.recent, x)
-		}
-	}
-}
-
-// longest returns the greatest horizon over all risk levels.
-func (s *Series) longest() int { return Horizon(s.tf, signal.HighRisk) }
-
-// pool adds the outcomes that are new to the pool. Those that the last bar decided wait
-// for the next one, since the last bar may be replaced.
-func (s *Series) pool() {
-	for ; s.pooled+s.longest() < len(s.bars)-1; s.pooled++ {
-		if o, ok := s.outcomeAt(s.pooled); ok {
-			s.found(o)
-		}
-	}
-	s.view.advance(s.last.Bar.CloseTime)
 }

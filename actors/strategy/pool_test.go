@@ -169,11 +169,11 @@ func TestOwnOutcomesCountBeforeTheyAreStored(t *testing.T) {
 			found = found[len(found)-3:]
 		}
 	}
-	if n := len(live.view.recent); n == 0 || n > 400 {
+	if n := len(live.entries.view.recent); n == 0 || n > 400 {
 		t.Errorf("%d outcomes are not replaced by stored ones", n)
 	}
-	if live.view.mine[0][0].all.n < 1400 {
-		t.Errorf("only %.0f outcomes count", live.view.mine[0][0].all.n)
+	if live.entries.view.mine[0][0].all.n < 1400 {
+		t.Errorf("only %.0f outcomes count", live.entries.view.mine[0][0].all.n)
 	}
 }
 

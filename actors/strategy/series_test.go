@@ -100,8 +100,8 @@ func TestNoLookAhead(t *testing.T) {
 		if diff := cmp.Diff(seen, got, cmp.AllowUnexported(Features{}), cmpopts.EquateNaNs()); diff != "" {
 			t.Fatalf("features depend on the future:\n%s", diff)
 		}
-		if full.history[n-1] != prefix.history[n-1] {
-			t.Fatalf("scores depend on the future: %+v, %+v", full.history[n-1], prefix.history[n-1])
+		if full.bars.history[n-1] != prefix.bars.history[n-1] {
+			t.Fatalf("scores depend on the future: %+v, %+v", full.bars.history[n-1], prefix.bars.history[n-1])
 		}
 	})
 }
@@ -125,7 +125,7 @@ func TestAssessmentDoesNotDependOnTheFuture(t *testing.T) {
 				t.Fatalf("bar %d, %s: the way matters:\n%s", i, strategy, diff)
 			}
 		}
-		now := live.outcomes[2]
+		now := live.entries.outcomes[2]
 		if diff := cmp.Diff(resolved, now[:len(resolved):len(resolved)], cmp.AllowUnexported(outcome{}),
 			cmpopts.EquateNaNs(), cmpopts.EquateEmpty()); diff != "" {
 			t.Fatalf("bar %d: a resolved outcome changed:\n%s", i, diff)
@@ -219,7 +219,7 @@ func TestAssessNeedsAHundredOutcomes(t *testing.T) {
 			continue
 		}
 		_, err := s.Assess(Momentum, signal.MediumRisk)
-		switch n := s.record(riskIndex(signal.MediumRisk)).count.n / 2; {
+		switch n := s.entries.record(riskIndex(signal.MediumRisk)).count.n / 2; {
 		case err == nil:
 			succeeded++
 			if n < minOutcomes {
@@ -321,7 +321,7 @@ func TestSync(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if diff := cmp.Diff(want.bars, got.bars); diff != "" {
+		if diff := cmp.Diff(want.bars.bars, got.bars.bars); diff != "" {
 			t.Errorf("%s: bars differ:\n%s", c.name, diff)
 		}
 		if diff := cmp.Diff(assess(t, want, Momentum, signal.HighRisk),
@@ -362,7 +362,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	if n := s.Len(); n < window || n >= window+slack {
 		t.Errorf("series holds %d bars, want %d to %d", n, window, window+slack-1)
 	}
-	if n := max(cap(s.bars), cap(s.history), cap(s.outcomes[0])); n > 2*(window+slack) {
+	if n := max(cap(s.bars.bars), cap(s.bars.history), cap(s.entries.outcomes[0])); n > 2*(window+slack) {
 		t.Errorf("there is room for %d bars, readings or outcomes", n)
 	}
 }

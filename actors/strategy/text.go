@@ -5,8 +5,6 @@ import (
 	"sync"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/jonreiter/govader"
 )
 
 // maxTextBytes bounds the part of a headline or body that is read.
@@ -14,7 +12,7 @@ const maxTextBytes = 2000
 
 // textAnalyser scores text: VADER with an overlay for finance.
 type textAnalyser struct {
-	vader   *govader.SentimentIntensityAnalyzer
+	vader   *vader
 	phrases map[string]bool // words joined by "_"
 	longest int             // words of the longest phrase
 }
@@ -23,20 +21,20 @@ type textAnalyser struct {
 var analyser = sync.OnceValue(newTextAnalyser)
 
 func newTextAnalyser() *textAnalyser {
-	a := &textAnalyser{vader: govader.NewSentimentIntensityAnalyzer(), phrases: map[string]bool{}}
+	a := &textAnalyser{vader: newVader(), phrases: map[string]bool{}}
 	for _, w := range neutralWords {
-		delete(a.vader.Lexicon, w)
+		delete(a.vader.lexicon, w)
 	}
 	for weight, words := range financeWords {
 		for _, w := range words {
-			a.vader.Lexicon[w] = weight
+			a.vader.lexicon[w] = weight
 		}
 	}
 	for weight, phrases := range financePhrases {
 		for _, p := range phrases {
 			joined := joinWords(p)
 			a.phrases[joined] = true
-			a.vader.Lexicon[joined] = weight
+			a.vader.lexicon[joined] = weight
 			a.longest = max(a.longest, strings.Count(joined, "_")+1)
 		}
 	}
@@ -47,7 +45,7 @@ func newTextAnalyser() *textAnalyser {
 // bad to 1 for very good.
 func TextScore(text string) float64 {
 	a := analyser()
-	score := a.vader.PolarityScores(a.joinPhrases(cut(text, maxTextBytes))).Compound
+	score := a.vader.score(a.joinPhrases(cut(text, maxTextBytes)))
 	if !finite(score) {
 		return 0
 	}

@@ -18,7 +18,7 @@
 //     so all nodes use the same weight.
 //
 // Where to read: point.go (places), measure.go (daily values), normal.go (what is
-// normal), outlook.go, event.go and impact.go (what a forecast means), slope.go (the
-// weight of a forecast) and slopes.go (its data), service.go (requests and storage),
+// normal), outlook.go and impact.go (what a forecast means), slope.go (the
+// weight of a forecast), service.go (requests and storage),
 // simulated.go, openmeteo.go.
 package weather

@@ -1,6 +1,7 @@
 package weather
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ func TestExpectedImpactHasItsRange(t *testing.T) {
 	}{
 		{1, "+1.4 % in 5 days (a scale; usual range ± 5.6 %): heating demand 22 % above normal in us"},
 		{-2, "-2.8 % in 5 days (a scale; usual range ± 5.6 %): heating demand 22 % above normal in us"},
-		{-.001, "+0.0 % in 5 days (a scale; usual range ± 5.6 %): heating demand 22 % above normal in us"},
+		{-.001, "no signal worth acting on (usual range in 5 days ± 5.6 %): heating demand 22 % above normal in us"},
 	} {
 		o := Outlook{Z: c.z, channel: "heating demand 22 % above normal in us"}
 		if got := o.ExpectedImpact(.025); got != c.want { // .025·√5 is 5.6 %
@@ -86,17 +87,24 @@ func TestFindingsNameWhatZIsOf(t *testing.T) {
 // told where .77 is seen.
 func TestLikelihoodIsSeen(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	var told, kept, n float64
+	var sources [4]*Simulated // whose paths serve all regions
+	for i := range sources {
+		sources[i] = NewSimulated(uint64(i+1), 1)
+	}
 	for _, region := range []string{"us", "eu", "asia", Global} {
 		var forecasts, actual []float64
 		sum, same := 0.0, 0.0
-		for seed := range uint64(4) {
-			f, a := anomalies(t, NewSimulated(seed+1, 1), region)
+		for _, s := range sources {
+			f, a := anomalies(t, s, region)
 			forecasts, actual = append(forecasts, f...), append(actual, a...)
 		}
 		for i, z := range forecasts {
 			o := Outlook{Z: z}
-			sum += o.Likelihood(o.Direction())
+			sum += persists(math.Abs(z))
 			if was := (Outlook{Z: actual[i]}); was.Direction() == o.Direction() {
 				same++
 			}
@@ -127,11 +135,7 @@ func anomalies(t *testing.T, s *Simulated, region string) (forecasts, actual []f
 	list := distinct(at)
 	first, last := time.Date(2021, 1, 2, 7, 0, 0, 0, time.UTC), time.Date(2026, 12, 31, 7, 0, 0, 0, time.UTC)
 	s.path(list[0], DateOf(first), DateOf(last)+horizon) // so that each path is drawn once
-	archive, err := s.Archive(t.Context(), list)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f, err := newField(heatingAndCooling, at, archive)
+	f, err := newField(heatingAndCooling, at, archiveOf(s, list))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,6 +164,24 @@ func anomalies(t *testing.T, s *Simulated, region string) (forecasts, actual []f
 		actual = append(actual, b.sum/deviations[day/week])
 	}
 	return forecasts, actual
+}
+
+// TestQuietForecastsAddNothing checks that a forecast of less than one deviation leaves the
+// prior as it is, whatever τ, for the direction of the signal and the other one.
+func TestQuietForecastsAddNothing(t *testing.T) {
+	t.Parallel()
+	for _, z := range []float64{-1, -.9999, -.5, 0, .08, .9999, 1} {
+		r := Report{Outlook: Outlook{Z: z}, Slope: Slope{Tau: maxTau}}
+		quiet := math.Abs(z) < 1
+		if got := r.Confidence(.4123456); r.Quiet() != quiet || (got == .4123456) != quiet {
+			t.Errorf("z %v: the confidence is %v", z, got)
+		}
+		for _, d := range []signal.Direction{signal.Long, signal.Short} {
+			if p := r.Likelihood(d); (p == undecided) != quiet {
+				t.Errorf("z %v: the likelihood of %s is %v", z, d, p)
+			}
+		}
+	}
 }
 
 // TestLikelihoodIsInDeviationsOfForecasts pins the formula: .8/.6 at one deviation of

@@ -57,7 +57,7 @@ func (o *Outlook) Direction() signal.Direction {
 	return signal.Long
 }
 
-// What Likelihood assumes of forecasts, as measured in the simulated weather: 12 seeds, the
+// What persists assumes of forecasts, as measured in the simulated weather: 12 seeds, the
 // years 2021 to 2030, a run a week. Of real sources they are assumed.
 const (
 	// forecastPersistence is the correlation of a forecast anomaly with the actual one:
@@ -69,13 +69,28 @@ const (
 	forecastSpread = 1.2
 )
 
-// Likelihood returns the probability that the actual anomaly supports a direction.
+// undecided is the likelihood of an anomaly of which a forecast says nothing.
+const undecided = .5
+
+// Quiet tells whether the weather is too near normal to act on. A forecast of such weather
+// says nothing of the price.
+func (o *Outlook) Quiet() bool { return math.Abs(o.Z) < eventful }
+
+// Likelihood returns the probability that the actual anomaly supports a direction. It is
+// exactly a half, which adds nothing to a confidence, while o is quiet.
 func (o *Outlook) Likelihood(d signal.Direction) float64 {
-	z := o.Z / forecastSpread
-	if d == signal.Short {
-		z = -z
+	switch {
+	case o.Quiet():
+		return undecided
+	case d == signal.Short:
+		return persists(-o.Z)
 	}
-	return normalCDF(z * forecastPersistence / math.Sqrt(1-forecastPersistence*forecastPersistence))
+	return persists(o.Z)
+}
+
+// persists returns the probability that the actual anomaly is positive if the forecast one is z.
+func persists(z float64) float64 {
+	return normalCDF(z / forecastSpread * forecastPersistence / math.Sqrt(1-forecastPersistence*forecastPersistence))
 }
 
 func normalCDF(x float64) float64 { return .5 * math.Erfc(-x/math.Sqrt2) }
@@ -83,7 +98,7 @@ func normalCDF(x float64) float64 { return .5 * math.Erfc(-x/math.Sqrt2) }
 // severityOf returns the severity of an anomaly.
 func severityOf(z float64) string {
 	switch z = math.Abs(z); {
-	case z < 1:
+	case z < eventful:
 		return signal.Severities[0]
 	case z < 1.5:
 		return signal.Severities[1]
@@ -304,7 +319,7 @@ func (j *judge) storm() (Outlook, error) {
 	if err != nil {
 		return Outlook{}, err
 	}
-	if o.Event.Type = signal.Seasonal; z >= 1 {
+	if o.Event.Type = signal.Seasonal; z >= eventful {
 		o.Event.Type = signal.Storm
 	}
 	o.describe(gusts, s, gusts)

@@ -87,8 +87,11 @@ const (
 )
 
 // Confidence returns the probability of a profit, not rounded. prior is that of an entry
-// without an opinion.
+// without an opinion, and is returned while r is quiet.
 func (r *Report) Confidence(prior float64) float64 {
+	if r.Quiet() {
+		return prior
+	}
 	return min(max(prior+r.Slope.Tau*(r.Likelihood(r.Direction())-.5), minConfidence), maxConfidence)
 }
 

@@ -45,7 +45,44 @@ func (f *fakeSource) Archive(ctx context.Context, at []*Point) (map[string]*Seri
 	if at[0].Name == f.noArchive {
 		return nil, unavailable(errors.New("no archive of " + f.noArchive))
 	}
-	return f.Simulated.Archive(ctx, at)
+	return archiveOf(f.Simulated, at), nil
+}
+
+// drawnArchives are the archives that tests have drawn, each once: a draw of 30 years takes a while with the race detector.
+var drawnArchives struct {
+	sync.Mutex
+	archives map[archiveKey]*Series
+}
+
+type archiveKey struct {
+	seed  uint64
+	point string
+}
+
+// archiveOf returns what s.Archive does.
+func archiveOf(s *Simulated, at []*Point) map[string]*Series {
+	drawnArchives.Lock()
+	defer drawnArchives.Unlock()
+	if drawnArchives.archives == nil {
+		drawnArchives.archives = make(map[archiveKey]*Series)
+	}
+	all := make(map[string]*Series, len(at))
+	for _, p := range at {
+		key := archiveKey{s.seed, p.Name}
+		if drawnArchives.archives[key] == nil {
+			one, _ := s.Archive(context.Background(), []*Point{p}) // never fails
+			drawnArchives.archives[key] = one[p.Name]
+		}
+		all[p.Name] = drawnArchives.archives[key]
+	}
+	return all
+}
+
+// archived is simulated weather that draws each archive once.
+type archived struct{ *Simulated }
+
+func (a archived) Archive(_ context.Context, at []*Point) (map[string]*Series, error) {
+	return archiveOf(a.Simulated, at), nil
 }
 
 func (f *fakeSource) Forecast(ctx context.Context, at []*Point, now time.Time) (map[string]*Series, time.Time, error) {

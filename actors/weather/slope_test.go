@@ -134,7 +134,10 @@ func (l *fakeLog) trade(n int) {
 			&signal.WeatherEntry{Position: at, Commodity: "natural_gas", Likelihood: .9, Prior: .4},
 			// of another agent
 			&signal.WeatherEntry{Position: at.Plus(1), Created: at.Plus(-1), Won: true},
-			&signal.WeatherEntry{Position: at.Plus(2), Created: at, Won: true})
+			&signal.WeatherEntry{Position: at.Plus(2), Created: at, Won: true},
+			// of quiet weather, which no fit counts
+			&signal.WeatherEntry{Position: at.Plus(3), Commodity: "natural_gas", Likelihood: undecided, Prior: .4},
+			&signal.WeatherEntry{Position: at.Plus(4), Created: at.Plus(3), Won: true})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
+	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
@@ -18,9 +19,16 @@ type backlogs interface {
 		due []delivery.PendingDelivery, next time.Time, err error)
 }
 
+// waitSpread divides the time between two events of a signal that have waited, to get the
+// time between their deliveries.
+const waitSpread = 256
+
 // catchUpSlack is how soon the next delivery must be due for the backlog to need another
 // page. The clock of Redis is only estimated here.
 const catchUpSlack = 150 * time.Millisecond
+
+// searchDue is sent when a delivery is due in Redis.
+type searchDue struct{}
 
 // pageRead is a page of the backlog.
 type pageRead struct {
@@ -34,13 +42,16 @@ type pageRead struct {
 // a page, and which new deliveries must not overtake those in Redis. A page is read when
 // the queue runs low and there is more, and when something new is due. Every read begins at
 // the oldest delivery and leaves out held ones, so none is skipped.
-//
-// It does no I/O: its methods return what the endpoint must do.
 type backlog struct {
 	// held are the deliveries in the queue or in the outcomes; false for those that go back
 	// to Redis to be retried.
 	held  map[signal.DeliveryID]bool
 	waits waits
+
+	o       *owned
+	account signal.AccountID
+	webhook signal.WebhookID
+	timer   engine.Timer // of the next read
 
 	wanted  bool // deliveries may be due that are not held
 	reading bool
@@ -60,10 +71,14 @@ type backlog struct {
 	unsorted int
 }
 
-func newBacklog() backlog {
+func newBacklog(o *owned, account signal.AccountID, webhook signal.WebhookID) backlog {
+	held := map[signal.DeliveryID]bool{}
 	return backlog{
-		held:    map[signal.DeliveryID]bool{},
-		waits:   newWaits(),
+		held:    held,
+		waits:   newWaits(held),
+		o:       o,
+		account: account,
+		webhook: webhook,
 		wanted:  true,
 		behind:  true,
 		shut:    true,
@@ -76,26 +91,35 @@ func (b *backlog) idle(now time.Time) bool {
 	return !b.wanted && !b.reading && (b.due.IsZero() || b.due.Sub(now) > window)
 }
 
-// plan schedules a read, and reports whether it is sooner than the one scheduled so far.
-func (b *backlog) plan(at time.Time) bool {
+// readAt has the endpoint search at a time, unless that is zero or it does so sooner.
+func (b *backlog) readAt(c engine.Context, at time.Time) {
 	if at.IsZero() || !b.due.IsZero() && !at.Before(b.due) {
-		return false
+		return
 	}
 	b.due = at
-	return true
+	b.timer.Stop()
+	// The store's times are whole milliseconds.
+	b.timer = c.After(b.o.in(at)+time.Millisecond, searchDue{})
 }
 
-// beginRead reports whether to read a page now, and returns the deliveries to leave out.
-func (b *backlog) beginRead() (except map[signal.DeliveryID]bool, ok bool) {
+// read reads a page of the deliveries that are due at until, without held ones, if one is wanted and no other is
+// being read.
+func (b *backlog) read(c engine.Context, until time.Time) {
 	if !b.wanted || b.reading || b.unsorted > 0 {
-		return nil, false
+		return
 	}
 	b.wanted, b.reading = false, true
-	except = make(map[signal.DeliveryID]bool, len(b.held))
+	except := make(map[signal.DeliveryID]bool, len(b.held))
 	for id := range b.held {
 		except[id] = true
 	}
-	return except, true
+	o, account, id := b.o, b.account, b.webhook
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(ctx, readTimeout)
+		defer cancel()
+		due, next, err := o.store.DueDeliveries(ctx, o.Partition, account, id, until, maxBacklog, except)
+		return pageRead{due, len(due) == maxBacklog, next, err}
+	})
 }
 
 // endRead records that a page was read, and reports whether it is valid or must be read again.
@@ -263,13 +287,136 @@ func (b *backlog) routeNew(d *item, recovering func() bool) route {
 		return routeBack
 	}
 	b.held[d.ID] = true
-	return b.routeRead(d)
-}
-
-// routeRead decides on a held delivery, such as one read from Redis.
-func (b *backlog) routeRead(d *item) route {
-	if w := b.waits.of[d.signal]; w != nil && b.mustWait(w, d) {
+	if b.waits.mustWait(d) {
 		return routeBehind
 	}
 	return routeSend
+}
+
+// waits are the waits of an endpoint, which receives the events of a signal in order. For those in its queue, chains
+// ensure it (order.go). For those only in Redis there are two rules. A wait records for one
+// signal which deliveries Redis has: the one to be retried, and the last of those that wait
+// for it. It is stored, so that the next owner continues with it. And while an endpoint is
+// behind, it may not know all deliveries in Redis: then new ones are stored, too, and read
+// in the order of the events.
+type waits struct {
+	of      map[signal.SignalID]*delivery.Wait
+	changed map[signal.SignalID]struct{} // not stored yet
+	held    map[signal.DeliveryID]bool   // of the backlog
+}
+
+func newWaits(held map[signal.DeliveryID]bool) waits {
+	return waits{map[signal.SignalID]*delivery.Wait{}, map[signal.SignalID]struct{}{}, held}
+}
+
+// add adds the waits of an earlier owner.
+func (s *waits) add(list []delivery.Wait) {
+	for _, w := range list {
+		s.of[w.Signal] = &w
+	}
+}
+
+// away reports whether a delivery is only in Redis.
+func (s *waits) away(id signal.DeliveryID) bool { return id != "" && !s.held[id] }
+
+// set records that w has changed, and drops it if it is empty.
+func (s *waits) set(w *delivery.Wait) {
+	s.changed[w.Signal] = struct{}{}
+	if w.Head == "" && w.Last == "" {
+		delete(s.of, w.Signal)
+	} else {
+		s.of[w.Signal] = w
+	}
+}
+
+// collect returns the waits that have changed since the last call, for a write.
+func (s *waits) collect() (list []delivery.Wait) {
+	for id := range s.changed {
+		if w := s.of[id]; w != nil {
+			list = append(list, *w)
+		} else {
+			list = append(list, delivery.Wait{Signal: id})
+		}
+	}
+	clear(s.changed)
+	return list
+}
+
+// forget drops the waits for deliveries due until then.
+func (s *waits) forget(then time.Time) {
+	for _, w := range s.of {
+		if !w.Due.After(then) {
+			w.Head, w.Last = "", ""
+			s.set(w)
+		}
+	}
+}
+
+// mustWait reports whether d must wait for a delivery of its signal that is only in Redis.
+func (s *waits) mustWait(d *item) bool {
+	w := s.of[d.signal]
+	if w == nil || len(d.Attempts) > 0 || d.Single || d.ID == w.Head || d.CreatedAt.Before(w.HeadAt) {
+		return false
+	}
+	if d.event == nil && !d.NextAttemptAt.Before(placeBehind(w, d)) {
+		return false // it has its place, and earlier ones were read
+	}
+	return s.away(w.Head) || s.away(w.Last) || w.Last == d.ID
+}
+
+// placeBehind returns when a waiting delivery is due: after the one to be retried, and in
+// the order of the events, regardless of when each of them began to wait.
+func placeBehind(w *delivery.Wait, d *item) time.Time {
+	return w.Due.Add(time.Millisecond + d.CreatedAt.Sub(w.HeadAt)/waitSpread).Truncate(time.Millisecond)
+}
+
+// postpone returns the state of d to store, due after the deliveries of its signal in Redis.
+func (s *waits) postpone(d *item) delivery.Delivery {
+	w := s.of[d.signal]
+	if !d.CreatedAt.Before(w.LastAt) || !s.away(w.Last) {
+		w.Last, w.LastAt = d.ID, d.CreatedAt
+		s.set(w)
+	}
+	s.held[d.ID] = false
+	put := d.Delivery
+	put.WasDueAt, put.NextAttemptAt = d.NextAttemptAt, placeBehind(w, d)
+	if put.NextAttemptAt.Before(d.NextAttemptAt) {
+		put.NextAttemptAt = d.NextAttemptAt
+	}
+	return put
+}
+
+// tried records that an attempt of d has ended with the state after. It reports whether the
+// later deliveries of its signal must wait for the next attempt, at most for orderWait after
+// the first one.
+func (s *waits) tried(d *item, after *delivery.Delivery, now time.Time, orderWait time.Duration) (holdsUp bool) {
+	if d.signal == "" {
+		return false
+	}
+	w := s.of[d.signal]
+	if w != nil && w.Last == d.ID { // it waits no longer
+		w.Last = ""
+		s.set(w)
+	}
+	if after.Status == delivery.Pending {
+		s.held[d.ID] = false
+		first := after.Attempts[0]
+		until := first.At.Add(first.Duration + orderWait)
+		if first.Number == 1 && now.Before(until) {
+			if w == nil {
+				w = &delivery.Wait{Signal: d.signal}
+			}
+			w.Head, w.HeadAt, w.Due = d.ID, d.CreatedAt, after.NextAttemptAt
+			if until.Before(w.Due) {
+				w.Due = until
+			}
+			s.set(w)
+			return true
+		}
+	}
+	if w != nil && w.Head == d.ID {
+		w.Head = ""
+		s.set(w)
+	}
+	return false
 }

@@ -54,65 +54,6 @@ func (c *traffic) peak(key string) int {
 	return c.peaks[key]
 }
 
-// The webhooks of an account at one host share half of the host's limit, regardless of
-// their paths and ports.
-func TestAHostGetsFewRequestsAtOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		c := newTraffic()
-		hosts := []string{"victim.example", "Victim.Example", "victim.example.", "victim.example:8443"}
-		owners := []signal.AccountID{w.account, signal.NewAccountID(), signal.NewAccountID()}
-		var hooks []signal.WebhookID
-		for i := range 300 {
-			hooks = append(hooks, w.register(func(h *delivery.Webhook) {
-				h.Account = owners[i%len(owners)]
-				h.URL = fmt.Sprintf("https://%s/%d", hosts[i%len(hosts)], i)
-			}))
-		}
-		w.sender.script(c.count(after(time.Second, answers200)))
-		w.start()
-		for _, owner := range owners {
-			for range 10 {
-				w.emitAs(owner)
-			}
-		}
-		pass(5 * time.Second)
-		if n := c.peak("all"); n != defaultHostConcurrency {
-			t.Errorf("%d requests at once to a host, want %d", n, defaultHostConcurrency)
-		}
-		pass(2 * time.Minute)
-		all := 0
-		for _, id := range hooks {
-			all += w.store.statuses(id)["succeeded"]
-		}
-		if all != 3000 {
-			t.Errorf("%d deliveries have succeeded, want 3000", all)
-		}
-	})
-}
-
-// A webhook that gets another URL takes slots of the new host for the rest of its queue.
-func TestAMovedWebhookTakesSlotsOfItsNewHost(t *testing.T) {
-	inWorldWith(t, func(o *Options) { o.HostConcurrency = 4 }, func(t *testing.T, w *world) {
-		c := newTraffic()
-		w.sender.script(c.count(after(time.Second, answers200)))
-		at := func(url string) signal.WebhookID {
-			return w.register(func(h *delivery.Webhook) { h.URL = url })
-		}
-		moved, stays := at("https://old.example/1"), at("https://new.example/2")
-		w.start()
-		w.emit(60)
-		pass(5500 * time.Millisecond)
-		w.store.change(moved, func(h *delivery.Webhook) { h.URL = "https://new.example/1" })
-		pass(3 * time.Minute)
-		if n := c.peak("host new.example"); n != 2 {
-			t.Errorf("%d requests at once to the new host, want 2", n)
-		}
-		for _, id := range []signal.WebhookID{moved, stays} {
-			w.statuses(id, map[string]int{"succeeded": 60})
-		}
-	})
-}
-
 // With random senders, and endpoints that hang or move, the bounds hold, everything is
 // delivered in the end, and no slot is lost.
 func TestBoundsHoldWhateverHangs(t *testing.T) {

@@ -161,7 +161,7 @@ func TestReleasedWhileInFlight(t *testing.T) {
 		id := w.serve(after(100*time.Millisecond, answers200))
 		events := w.emit(maxLive + 50)
 		pass(10 * time.Millisecond)
-		w.recorder.parent.Tell(webhookDeliveriesChanged{w.account, id})
+		w.recorder.parent.Tell(forEndpoint{w.account, id, deliveriesChanged{}})
 		pass(2 * inFlightEvery)
 		if n := w.store.statuses(id)["pending"]; n < len(events)-3*8 {
 			t.Errorf("%d are stored, want all but those being sent", n)
@@ -179,7 +179,7 @@ func TestDoneWhileAPageIsRead(t *testing.T) {
 		w.emit(1)
 		pass(time.Second)
 		w.sender.script(after(3*time.Second, answers200))
-		w.recorder.forget(w.account)
+		delete(w.recorder.tables, w.account)
 		w.store.set(func() { // the event is in the log, and not yet passed on, when the read begins
 			w.store.early = func(op string) time.Duration {
 				return slow("DueDeliveries", 2500*time.Millisecond)(op) + slow("Webhooks", 50*time.Millisecond)(op)
@@ -188,7 +188,7 @@ func TestDoneWhileAPageIsRead(t *testing.T) {
 		})
 		events := w.emit(1)
 		pass(10 * time.Millisecond)
-		w.recorder.parent.Tell(webhookDeliveriesChanged{w.account, id})
+		w.recorder.parent.Tell(forEndpoint{w.account, id, deliveriesChanged{}})
 		pass(4 * time.Second)
 		w.store.set(func() { w.store.early, w.store.late = nil, nil })
 		pass(time.Minute)
@@ -226,7 +226,7 @@ func TestCancelledWhileAPageIsRead(t *testing.T) {
 		pass(time.Second)
 		d := w.backlogged(id, 1)[0]
 		w.store.set(func() { w.store.late = slow("DueDeliveries", 100*time.Millisecond) })
-		w.recorder.parent.Tell(webhookDeliveriesChanged{w.account, id})
+		w.recorder.parent.Tell(forEndpoint{w.account, id, deliveriesChanged{}})
 		pass(10 * time.Millisecond)
 		w.store.cancel(d)
 		pass(time.Second)

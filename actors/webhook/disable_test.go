@@ -88,30 +88,6 @@ func (w *world) mails(want ...delivery.MailKind) {
 	}
 }
 
-func TestAWarnedWebhookRecovers(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(answers503)
-		for range 30 {
-			w.emit(1)
-			pass(30 * time.Second)
-			w.jump(59*time.Minute + 30*time.Second)
-		}
-		w.mails(delivery.MailWebhookFailing)
-		w.sender.script(nil)
-		w.emit(2)
-		pass(time.Minute)
-		w.jump(10 * time.Hour)
-		pass(time.Minute)
-		w.mails(delivery.MailWebhookFailing, delivery.MailWebhookRecovered)
-		if h := w.store.healthOf(id); h != (delivery.WebhookHealth{}) {
-			t.Errorf("health %+v", h)
-		}
-		if w.store.hook(id).Status != delivery.WebhookEnabled {
-			t.Error("it is disabled")
-		}
-	})
-}
-
 // A record that changes while the endpoint disables the webhook is not overwritten; the
 // next failure disables it.
 func TestAChangeDuringDisabling(t *testing.T) {
@@ -173,7 +149,7 @@ func TestAWebhookIsDisabledOnce(t *testing.T) {
 	if w := &r.waiting; w.disabled != nil || w.event != nil || len(w.mails) != 0 || !w.health {
 		t.Errorf("another disabling follows the one being stored, with mails %+v", w.mails)
 	}
-	if o := r.beginWrite(); o.Disabled != first || len(o.Mails) != 1 {
+	if o := r.changes(&r.storing); o.Disabled != first || len(o.Mails) != 1 {
 		t.Errorf("stored: %+v, mails %+v", o.Disabled, o.Mails)
 	}
 }

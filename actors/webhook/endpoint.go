@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
@@ -30,26 +29,12 @@ type keepRunning struct{ sent int64 }
 
 // Messages of an endpoint to itself.
 type (
-	loaded struct {
-		record delivery.Webhook
-		waits  []delivery.Wait // read with the first one
-		err    error
-	}
-	resealed struct{ err error }
-	// attemptsEnded is sent when the queue has attempts to collect, or room.
+	// attemptsEnded is sent when the queue has attempts to collect, or may send more.
 	attemptsEnded struct{}
 	slotGranted   struct{} // by the limiter
 	openDue       struct{} // the endpoint may be sent something again
-	loadDue       struct{}
 	idleDue       struct{}
 )
-
-// records reads and changes the records of webhooks.
-type records interface {
-	Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error)
-	// ChangeWebhook stores a record, unless it was changed since the revision of w.
-	ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error)
-}
 
 const (
 	// idleAfter is the time without work after which an endpoint ends its actor.
@@ -59,18 +44,16 @@ const (
 	readTimeout  = 5 * time.Second
 	// oldWait is how long a wait is kept after its time.
 	oldWait = time.Hour
-	// sealedRetry is the pause before another try to open a secret that no key opens.
-	sealedRetry = time.Minute
 )
 
 // endpoint is the actor of one webhook that has work. All of its state is in Redis, or will
-// be soon (inflight.go), so it may end at any time and another one continues. It has three
-// parts: the queue decides what may be sent now (queue.go), the backlog what must be read
-// from Redis (backlog.go), and the outcomes what must be stored there (outcomes.go). The
-// parts know neither each other nor actors; each returns what the endpoint must do.
+// be soon (inflight.go), so it may end at any time and another one continues. It has four
+// parts, which do not know each other: the settings are what the record says (settings.go), the queue
+// decides what may be sent now (queue.go), the backlog reads from Redis (backlog.go), and the outcomes
+// are stored there (outcomes.go).
 //
-// This file handles the record, new deliveries, slots and the end of the actor;
-// endpoint_store.go reads and writes.
+// This file handles new deliveries, slots and the end of the actor; endpoint_store.go what was read and
+// what is to be stored.
 type endpoint struct {
 	o       *owned
 	parent  engine.Ref
@@ -78,40 +61,33 @@ type endpoint struct {
 	id      signal.WebhookID
 	log     *slog.Logger
 
+	settings settings
 	queue    *queue
 	backlog  backlog
 	outcomes outcomes
-
-	record        delivery.Webhook
-	known         bool // the record was read
-	recordChanged bool // changed was received since the record was read
-	loading       bool
-	again         bool // it must be read once more
-	sealed        bool // no key opens its secret: nothing can be sent
-	loads         backoff.Backoff
-	reload        engine.Timer
-	early         []*item // arrived before the record was read
+	early    []*item // arrived before the settings were read
 
 	held      bool // it has asked for no request; its deliveries are only in Redis
 	openTimer engine.Timer
 
-	waiter      waiter
-	queued      bool // waiter waits for a slot
-	searchTimer engine.Timer
+	waiter waiter
+	queued bool // waiter waits for a slot
 
 	received int64 // messages of the parent
 	worked   bool  // since the last idleDue
 }
 
 func newEndpoint(o *owned, parent engine.Ref, account signal.AccountID, id signal.WebhookID) *endpoint {
+	log := o.log.With("webhook", string(id))
 	return &endpoint{
 		o:        o,
 		parent:   parent,
 		account:  account,
 		id:       id,
-		log:      o.log.With("webhook", string(id)),
-		backlog:  newBacklog(),
-		outcomes: outcomes{account: account, webhook: id},
+		log:      log,
+		settings: settings{o: o, account: account, id: id, log: log},
+		backlog:  newBacklog(o, account, id),
+		outcomes: outcomes{o: o, account: account, webhook: id},
 	}
 }
 
@@ -134,7 +110,7 @@ func (e *endpoint) Receive(c engine.Context) {
 		e.refill(c)
 	case changed:
 		e.received++
-		e.recordChanged = true
+		e.settings.changed = true
 		e.queue.setTarget(nil) // later requests go to the new URL, with the new secret
 		e.load(c)
 	case keepRunning:
@@ -143,8 +119,6 @@ func (e *endpoint) Receive(c engine.Context) {
 		e.load(c)
 	case loaded:
 		e.onLoaded(c, m)
-	case resealed:
-		e.onResealed(m)
 	case slotGranted, openDue:
 		e.fill(c)
 	case attemptsEnded:
@@ -152,9 +126,10 @@ func (e *endpoint) Receive(c engine.Context) {
 	case outcomesStored:
 		e.onOutcomesStored(c, m)
 	case lingered:
-		e.onLingered(c)
+		e.outcomes.lingers = false
+		e.outcomes.store(c, &e.backlog.waits)
 	case storeDue:
-		e.write(c)
+		e.outcomes.write(c)
 	case pageRead:
 		e.onPageRead(c, m)
 	case searchDue:
@@ -178,78 +153,48 @@ func (e *endpoint) start(c engine.Context) {
 	e.load(c)
 }
 
-// load reads the record.
+// load reads the settings.
 func (e *endpoint) load(c engine.Context) {
 	e.worked = true
-	if e.loading {
-		e.again = true
-		return
-	}
-	e.loading, e.again = true, false
-	o, account, id, first := e.o, e.account, e.id, !e.known
-	c.Go(func(ctx context.Context) any {
-		ctx, cancel := context.WithTimeout(ctx, readTimeout)
-		defer cancel()
-		w, err := o.store.Webhook(ctx, account, id)
-		var waits []delivery.Wait
-		if err == nil && first {
-			waits, err = o.store.SignalWaits(ctx, o.Partition, id)
-		}
-		return loaded{w, waits, err}
-	})
-}
-
-// loadIn reads the record later. It replaces an earlier call.
-func (e *endpoint) loadIn(c engine.Context, d time.Duration) {
-	e.reload.Stop()
-	e.reload = c.After(d, loadDue{})
+	e.settings.load(c)
 }
 
 func (e *endpoint) onLoaded(c engine.Context, m loaded) {
-	e.loading = false
-	switch {
-	case m.err == nil:
-	case signal.KindOf(m.err) == signal.KindNotFound:
+	s, before, first := &e.settings, e.settings.record, !e.settings.known
+	if signal.KindOf(m.err) == signal.KindNotFound {
 		e.parent.Tell(finished{c.Self()}) // removed: requests in flight are cancelled with the actor
 		return
-	default:
-		e.loads.Log(e.log, "webhook is not readable", "err", m.err)
-		e.loadIn(c, e.loads.Next())
+	}
+	if !s.take(c, &m) {
 		return
 	}
-	e.loads.Reset()
-	if e.again {
-		e.load(c)
-		return
-	}
-	before, first := e.record, !e.known
-	e.countManual(&m.record)
 	// This actor maintains the health, so the one in the record may be older. Others can
 	// only clear it, and the wait with it.
 	if first {
-		e.outcomes.health = m.record.Health
-		for _, w := range m.waits {
-			e.backlog.waits.of[w.Signal] = &w
-		}
+		e.outcomes.health = s.record.Health
+		e.backlog.waits.add(m.waits)
 		e.queue.hold(e.outcomes.health.HeldUntil)
-	} else if cleared := m.record.ClearedAt; !cleared.Equal(before.ClearedAt) && !e.outcomes.health.FailingSince.After(cleared) {
+	} else if cleared := s.record.ClearedAt; !cleared.Equal(before.ClearedAt) && !e.outcomes.health.FailingSince.After(cleared) {
 		e.outcomes.health = delivery.WebhookHealth{}
 		e.queue.hold(time.Time{})
 	}
-	e.queue.setRate(m.record.Rate())
-	e.record, e.known, e.recordChanged = m.record, true, false
-	opened := e.open(c)
+	e.queue.setRate(s.record.Rate())
+	t := s.open(c)
+	e.queue.setTarget(t)
+	if t == nil {
+		e.empty() // the deliveries stay in Redis until a key opens the secret
+	}
 	e.noteHold(c, e.o.now())
 	early := e.early
 	e.early = nil
 	e.onArrived(c, arrived{early})
-	if !opened {
+	if t == nil {
 		return
 	}
-	if e.disabled() {
+	if s.disabled() {
 		e.backlog.waits.forget(e.o.now().Add(farFuture))
 	}
-	if e.disabled() || !first && before.Status == delivery.WebhookDisabled {
+	if s.disabled() || !first && before.Status == delivery.WebhookDisabled {
 		e.refill(c) // the deliveries of a disabled webhook are cancelled
 	} else {
 		e.search(c)
@@ -257,57 +202,15 @@ func (e *endpoint) onLoaded(c engine.Context, m loaded) {
 	e.fill(c)
 }
 
-// countManual counts a manual change that has just disabled the webhook.
-func (e *endpoint) countManual(w *delivery.Webhook) {
-	if e.recordChanged && w.DisabledReason == delivery.DisabledManual &&
-		w.UpdatedAt.Sub(w.DisabledAt) < time.Second && !w.DisabledAt.Equal(e.record.DisabledAt) {
-		e.o.options.Metrics.disabled(delivery.DisabledManual)
-	}
-}
-
-// disabled reports whether nothing is sent except tests, once.
-func (e *endpoint) disabled() bool { return e.record.Status == delivery.WebhookDisabled }
-
-// open opens the secrets of the record, so that requests can be signed. If no key opens
-// them, the deliveries stay in Redis until one does.
-func (e *endpoint) open(c engine.Context) bool {
-	t, err := openTarget(e.o.keys, &e.record, e.o.now())
-	e.sealed = err != nil
-	e.queue.setTarget(t)
-	if err != nil {
-		e.log.Error("secret of a webhook cannot be opened", "err", err)
-		e.empty()
-		e.loadIn(c, sealedRetry)
-		return false
-	}
-	if outdated(e.o.keys, &e.record, e.o.now()) {
-		o, w := e.o, e.record
-		c.Go(func(ctx context.Context) any {
-			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-			defer cancel()
-			return resealed{o.reseal(ctx, w)}
-		})
-	}
-	return true
-}
-
-// onResealed handles the result of sealing the secrets with the newest key. The new record
-// is loaded like any other change.
-func (e *endpoint) onResealed(m resealed) {
-	if m.err != nil {
-		e.log.Warn("secret is not sealed with the newest key", "err", m.err)
-	}
-}
-
-// onArrived accepts new deliveries. Those without room, and those stored by now, are read
+// onArrived accepts new deliveries. Those that do not fit, and those stored by now, are read
 // from Redis later.
 func (e *endpoint) onArrived(c engine.Context, m arrived) {
 	e.worked = true
-	if e.disabled() || e.sealed || e.held {
+	if e.settings.disabled() || e.settings.sealed || e.held {
 		e.release(m.items)
 		return
 	}
-	if !e.known {
+	if !e.settings.known {
 		n := min(len(m.items), maxLive-len(e.early))
 		e.early = append(e.early, m.items[:n]...)
 		e.release(m.items[n:])
@@ -329,12 +232,13 @@ func (e *endpoint) onArrived(c engine.Context, m arrived) {
 		case routeKnown:
 		}
 	}
-	dropped := e.queue.addLive(items)
+	var dropped []*item
+	e.queue.change(func(o *order) { dropped = o.addLive(items) })
 	e.release(append(back, dropped...))
 	if len(dropped) > 0 || missed {
 		e.search(c)
 	}
-	e.store(c)
+	e.outcomes.store(c, &e.backlog.waits)
 	e.fill(c)
 }
 
@@ -352,7 +256,9 @@ func (e *endpoint) onStored(c engine.Context, m stored) {
 
 // empty releases the deliveries in the queue.
 func (e *endpoint) empty() {
-	e.release(e.queue.clear())
+	var dropped []*item
+	e.queue.change(func(o *order) { dropped = o.clear() })
+	e.release(dropped)
 	e.backlog.fallBehind(true)
 	e.queue.setShut(e.backlog.shut)
 	e.backlog.sortUnsaved()
@@ -364,7 +270,7 @@ func (e *endpoint) release(dropped []*item) {
 	if len(dropped) > 0 {
 		// Earlier ones are stored, too, so that the next owner finds them in Redis and not
 		// only in the log.
-		e.queue.expose()
+		e.queue.change((*order).expose)
 	}
 	for _, d := range dropped {
 		e.backlog.giveBack(d)
@@ -384,7 +290,7 @@ func (e *endpoint) putBehind(d *item) {
 
 // postpone stores d with a time after the deliveries of its signal in Redis.
 func (e *endpoint) postpone(d *item) {
-	e.outcomes.add(e.backlog.postpone(d), d)
+	e.outcomes.add(e.backlog.waits.postpone(d), d)
 	e.queue.settle(-1)
 }
 
@@ -400,10 +306,11 @@ func (e *endpoint) noteHold(c engine.Context, now time.Time) {
 		return
 	}
 	e.held = held
-	e.o.options.Metrics.hold(held)
 	if held {
+		e.o.options.Metrics.held.Inc()
 		e.refill(c)
 	} else {
+		e.o.options.Metrics.held.Dec()
 		e.search(c)
 	}
 }
@@ -447,7 +354,7 @@ func (e *endpoint) onAttemptsEnded(c engine.Context) {
 	e.worked = true
 	e.evaluate()
 	e.o.recorder.counts.refresh(c)
-	e.store(c)
+	e.outcomes.store(c, &e.backlog.waits)
 	e.fill(c)
 	e.read(c)
 }
@@ -457,7 +364,7 @@ func (e *endpoint) onAttemptsEnded(c engine.Context) {
 func (e *endpoint) endIfIdle(c engine.Context) {
 	c.After(idleAfter, idleDue{})
 	e.backlog.waits.forget(e.o.now().Add(-oldWait)) // their deliveries were cancelled
-	idle := !e.worked && !e.sealed && !e.held && e.known && !e.loading &&
+	idle := !e.worked && !e.settings.sealed && !e.held && e.settings.known && !e.settings.loading &&
 		e.queue.empty() && e.outcomes.idle() && e.backlog.idle(e.o.now())
 	e.worked = false
 	if idle {
@@ -472,9 +379,10 @@ func (e *endpoint) end(c engine.Context) {
 	}
 	e.o.limiter.withdraw(&e.waiter)
 	if e.held {
-		e.o.options.Metrics.hold(false)
+		e.o.options.Metrics.held.Dec()
 	}
 	e.queue.setTarget(nil)
-	e.queue.clear()
-	e.storeLast(c)
+	e.queue.change(func(o *order) { o.clear() })
+	e.evaluate()
+	e.outcomes.storeLast(c, &e.backlog.waits)
 }

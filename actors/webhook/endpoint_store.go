@@ -1,8 +1,6 @@
 package webhook
 
 import (
-	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -11,40 +9,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
-// Messages of an endpoint to itself about Redis.
-type (
-	// searchDue is sent when a delivery is due in Redis.
-	searchDue struct{}
-	// outcomesStored is the result of a write of outcomes.
-	outcomesStored struct {
-		left []int
-		err  error
-	}
-	// storeDue is sent when a write must be retried.
-	storeDue struct{}
-	// lingered is sent when outcomes have waited for others.
-	lingered struct{}
-	// pruned is the result of pruning deliveries.
-	pruned struct{ err error }
-)
-
-// lastTimeout bounds the last writes of an actor that ends.
-const lastTimeout = time.Second
-
-// search reads the backlog, now or when there is room.
+// search reads the backlog, now or when the queue is low.
 func (e *endpoint) search(c engine.Context) {
 	e.worked = true
 	e.backlog.wanted = true
 	e.read(c)
-}
-
-// searchAt schedules a search.
-func (e *endpoint) searchAt(c engine.Context, at time.Time) {
-	if e.backlog.plan(at) {
-		e.searchTimer.Stop()
-		// The store's times are whole milliseconds.
-		e.searchTimer = c.After(e.o.in(at)+time.Millisecond, searchDue{})
-	}
 }
 
 func (e *endpoint) onSearchDue(c engine.Context) {
@@ -52,26 +21,16 @@ func (e *endpoint) onSearchDue(c engine.Context) {
 	e.search(c)
 }
 
-// read reads a page if one is wanted and there is room.
+// read reads a page if one is wanted and the queue is low.
 func (e *endpoint) read(c engine.Context) {
-	if !e.known || e.sealed || e.held && !e.disabled() || !e.queue.backlogLow() {
-		return
-	}
-	held, ok := e.backlog.beginRead()
-	if !ok {
+	if !e.settings.known || e.settings.sealed || e.held && !e.settings.disabled() || !e.queue.backlogLow() {
 		return
 	}
 	until := e.o.now()
-	if e.disabled() {
+	if e.settings.disabled() {
 		until = until.AddDate(1, 0, 0) // all that is pending
 	}
-	o, account, id := e.o, e.account, e.id
-	c.Go(func(ctx context.Context) any {
-		ctx, cancel := context.WithTimeout(ctx, readTimeout)
-		defer cancel()
-		due, next, err := o.store.DueDeliveries(ctx, o.Partition, account, id, until, maxBacklog, held)
-		return pageRead{due, len(due) == maxBacklog, next, err}
-	})
+	e.backlog.read(c, until)
 }
 
 func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
@@ -81,20 +40,23 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 	}
 	if m.err != nil {
 		e.backlog.failed.Log(e.log, "deliveries that are due are not readable", "err", m.err)
-		e.searchAt(c, e.o.now().Add(e.backlog.fail()))
+		e.backlog.readAt(c, e.o.now().Add(e.backlog.fail()))
 		return
 	}
 	items := e.backlog.addPage(&m)
-	e.searchAt(c, m.next)
-	if e.disabled() {
+	e.backlog.readAt(c, m.next)
+	if e.settings.disabled() {
 		items = e.giveUp(items)
 	} else {
 		items = e.admit(items)
 	}
-	e.store(c)
-	e.queue.addBacklog(items)
+	e.outcomes.store(c, &e.backlog.waits)
+	e.queue.change(func(o *order) { o.addBacklog(items) })
 	if e.backlog.catchUp(&m, e.o.now()) {
-		e.release(e.queue.dropLive())
+		var dropped []*item
+		recovering := e.queue.recovering()
+		e.queue.change(func(o *order) { dropped = o.dropLive(recovering) })
+		e.release(dropped)
 		e.backlog.sortUnsaved()
 	}
 	e.queue.setShut(e.backlog.shut)
@@ -107,7 +69,7 @@ func (e *endpoint) onPageRead(c engine.Context, m pageRead) {
 // admit postpones the deliveries of a page that must wait, and returns the others.
 func (e *endpoint) admit(page []*item) (items []*item) {
 	for _, d := range page {
-		if e.backlog.routeRead(d) == routeBehind {
+		if e.backlog.waits.mustWait(d) {
 			e.postpone(d)
 		} else {
 			items = append(items, d)
@@ -158,45 +120,19 @@ func (e *endpoint) evaluate() {
 		}
 		state = e.limited(a.item, state)
 		e.outcomes.add(state, a.item)
-		if e.backlog.tried(a.item, &state, e.o.now(), e.o.options.OrderWait) {
-			for _, next := range e.queue.takeAfter(a.item) {
+		if e.backlog.waits.tried(a.item, &state, e.o.now(), e.o.options.OrderWait) {
+			var behind []*item
+			e.queue.change(func(o *order) { behind = o.takeAfter(a.item) })
+			for _, next := range behind {
 				e.putBehind(next)
 			}
 		} else if !success { // after a success the queue has continued by itself
-			e.queue.unblock(a.item)
+			e.queue.change(func(o *order) { o.leave(a.item) })
 		}
 		if !a.unsent { // this is no fault of the endpoint
-			e.outcomes.applyHealth(rules, &e.record, &a)
+			e.outcomes.applyHealth(rules, &e.settings.record, &a)
 		}
 	}
-}
-
-// store writes the waiting outcomes, unless a write is in flight or has just ended.
-func (e *endpoint) store(c engine.Context) {
-	linger, write := e.outcomes.prepare(time.Now(), &e.backlog.waits)
-	if linger > 0 {
-		c.After(linger, lingered{})
-	}
-	if write {
-		e.write(c)
-	}
-}
-
-// write writes the outcomes being stored.
-func (e *endpoint) write(c engine.Context) {
-	o, changes := e.o, e.outcomes.beginWrite()
-	c.Go(func(ctx context.Context) any {
-		// The write continues when the actor ends, because the attempts have happened.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
-		defer cancel()
-		left, err := o.store.StoreOutcomes(ctx, o.Partition, o.Epoch, changes)
-		return outcomesStored{left, err}
-	})
-}
-
-func (e *endpoint) onLingered(c engine.Context) {
-	e.outcomes.lingers = false
-	e.store(c)
 }
 
 func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
@@ -207,7 +143,7 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 	case e.o.Refused(m.err):
 		return
 	case signal.CodeOf(m.err) == signal.CodeWebhookChanged && r.keepEnabled():
-		e.write(c)
+		e.outcomes.write(c)
 		e.load(c)
 		return
 	default:
@@ -227,8 +163,8 @@ func (e *endpoint) onOutcomesStored(c engine.Context, m outcomesStored) {
 	if stored.disabled != nil {
 		e.onDisabled(c, stored.disabled)
 	}
-	e.prune(c)
-	e.store(c)
+	e.outcomes.prune(c)
+	e.outcomes.store(c, &e.backlog.waits)
 	e.fill(c)
 	e.read(c)
 }
@@ -241,11 +177,11 @@ func (e *endpoint) settle(c engine.Context, d *outcome, left bool) {
 	case left:
 		e.backlog.wanted = true
 	case d.Status == delivery.Pending:
-		e.searchAt(c, d.NextAttemptAt)
-		e.backlog.wanted = e.backlog.wanted || e.disabled()
+		e.backlog.readAt(c, d.NextAttemptAt)
+		e.backlog.wanted = e.backlog.wanted || e.settings.disabled()
 	default:
 		e.outcomes.countEnded(&d.Delivery)
-		e.o.options.Metrics.ended(d.Status)
+		e.o.options.Metrics.byStatus[d.Status].Inc()
 	}
 	e.backlog.drop(d.ID)
 }
@@ -254,20 +190,10 @@ func (e *endpoint) settle(c engine.Context, d *outcome, left bool) {
 func (e *endpoint) onDisabled(c engine.Context, record *delivery.Webhook) {
 	e.log.Info("webhook is disabled", "account", string(e.account), "failing_since", e.outcomes.health.FailingSince)
 	e.o.options.Metrics.disabled(delivery.DisabledFailing)
-	e.o.recorder.forget(e.account)
-	e.record = *record
+	e.settings.record = *record
 	e.empty()
 	e.backlog.invalidate()
 	e.load(c)
-}
-
-// prune drops ended deliveries beyond the limits, if enough have ended since the last time.
-func (e *endpoint) prune(c engine.Context) {
-	if !e.outcomes.prune(e.o.options.KeepBytes) {
-		return
-	}
-	o, id := e.o, e.id
-	c.Go(func(ctx context.Context) any { return pruned{o.prune(ctx, id)} })
 }
 
 func (e *endpoint) onPruned(m pruned) {
@@ -275,45 +201,6 @@ func (e *endpoint) onPruned(m pruned) {
 	if m.err != nil && !e.o.Refused(m.err) {
 		e.log.Debug("deliveries are not pruned", "err", m.err)
 	}
-}
-
-// prune drops the ended deliveries of a webhook beyond the limits.
-func (o *owned) prune(ctx context.Context, id signal.WebhookID) error {
-	for more := true; more; {
-		err := func() (err error) {
-			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-			defer cancel()
-			more, err = o.store.PruneDeliveries(ctx, o.Partition, o.Epoch, id,
-				o.options.Retention, o.options.Keep, o.options.KeepBytes)
-			return err
-		}()
-		if err != nil {
-			return fmt.Errorf("prune deliveries: %w", err)
-		}
-	}
-	return nil
-}
-
-// storeLast stores the outcomes before the actor ends. If that fails, the next one repeats
-// the attempts.
-func (e *endpoint) storeLast(c engine.Context) {
-	e.evaluate()
-	last := e.outcomes.rest(&e.backlog.waits)
-	if len(last) == 0 {
-		return
-	}
-	o := e.o
-	c.Go(func(ctx context.Context) any {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
-		defer cancel()
-		for _, changes := range last {
-			if _, err := o.store.StoreOutcomes(ctx, o.Partition, o.Epoch, changes); err != nil {
-				o.log.Debug("last outcomes are not stored", "webhook", string(changes.Webhook), "err", err)
-				return nil
-			}
-		}
-		return nil
-	})
 }
 
 // limited returns the state to store after an attempt. If too many are pending, a delivery

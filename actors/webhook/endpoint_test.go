@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -132,36 +131,6 @@ func TestScheduleOfRetries(t *testing.T) {
 	})
 }
 
-func TestRetryAfterIsAFloor(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name       string
-		asked, got time.Duration
-	}{
-		{"less than the schedule", 7 * time.Second, 30 * time.Second},
-		{"more", 20 * time.Minute, 20 * time.Minute},
-		{"more than an hour more", 10 * time.Hour, time.Hour + 30*time.Second},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				w.serve(func(ctx context.Context, r sender.Request) sender.Result {
-					result := answers503(ctx, r)
-					result.RetryAfter = tt.asked
-					return result
-				})
-				w.emit(1)
-				synctest.Wait()
-				w.sender.script(nil)
-				pass(3 * time.Hour)
-				all := w.attempts(2)
-				if got := all[1].At.Sub(all[0].ended); got < tt.got || got > tt.got+10*time.Millisecond {
-					t.Errorf("retried after %v, want %v", got, tt.got)
-				}
-			})
-		})
-	}
-}
-
 func TestManualRetryIsOneAttempt(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		id := w.serve(answers503)
@@ -218,18 +187,6 @@ func TestTriggerOf(t *testing.T) {
 			t.Errorf("%s: %s, want %s", test.name, got, test.want)
 		}
 	}
-}
-
-func TestAtMostEightAtOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		ids := []signal.WebhookID{w.register(), w.serve(after(100*time.Millisecond, answers200))}
-		events := w.emit(100)
-		pass(10 * time.Second)
-		for _, id := range ids {
-			w.once(id, events)
-			w.peak(id, DefaultConcurrency)
-		}
-	})
 }
 
 // Deliveries that do not fit into memory go through Redis: each event is sent once.
@@ -295,75 +252,6 @@ func TestOrderOfSending(t *testing.T) {
 			t.Errorf("order (-want +got):\n%s", d)
 		}
 	})
-}
-
-// itemAt returns a delivery of an event at a time.
-func itemAt(ms int64, s signal.SignalID) *item {
-	i := &item{signal: s}
-	i.CreatedAt = time.UnixMilli(ms)
-	return i
-}
-
-// An earlier event of a signal that is found while a later one is in flight stays in the
-// queue, and is sent next.
-func TestAnEarlierEventIsSentAfterTheOneInFlight(t *testing.T) {
-	t.Parallel()
-	q := newQueue(newWorld(t).node, func() {})
-	earlier, later, last := itemAt(1, "sig_1"), itemAt(2, "sig_1"), itemAt(3, "sig_1")
-	q.addLive([]*item{later})
-	if q.pop() != later {
-		t.Fatal("the only delivery is not sent")
-	}
-	q.addBacklog([]*item{earlier})
-	q.addLive([]*item{last})
-	if d := q.pop(); d != nil {
-		t.Errorf("the event of %d ms is sent while another one of its signal is in flight", d.CreatedAt.UnixMilli())
-	}
-	q.unblock(later)
-	if got := q.pop(); got != earlier {
-		t.Fatalf("sent next: %+v, want the earlier event", got)
-	}
-	q.unblock(earlier)
-	if q.pop() != last || q.pop() != nil {
-		t.Error("the last event is not sent once at the end")
-	}
-	q.unblock(last)
-	if len(q.chains) != 0 || q.parked != 0 {
-		t.Errorf("%d chains and %d parked deliveries are left", len(q.chains), q.parked)
-	}
-}
-
-// After a failure three of the newest are sent for one of the oldest, until the endpoint
-// has recovered.
-func TestNewestFirstWhileRecovering(t *testing.T) {
-	t.Parallel()
-	q := newQueue(newWorld(t).node, func() {})
-	made := func(from, n int) (items []*item) {
-		for i := range n {
-			items = append(items, itemAt(int64(from+i), ""))
-		}
-		return items
-	}
-	q.addBacklog(made(0, 5))
-	q.addLive(made(100, 9))
-	q.concurrency.after(&sender.Result{Error: "status 503", Class: sender.ClassServerError})
-	var got []int64
-	take := func(n int) {
-		for range n {
-			got = append(got, q.pop().CreatedAt.UnixMilli())
-		}
-	}
-	take(6)
-	for range DefaultConcurrency {
-		q.concurrency.after(&sender.Result{Class: sender.ClassSuccess})
-	}
-	take(8)
-	if d := cmp.Diff([]int64{108, 107, 106, 0, 105, 104, 1, 2, 3, 4, 100, 101, 102, 103}, got); d != "" {
-		t.Errorf("order (-want +got):\n%s", d)
-	}
-	if q.pop() != nil {
-		t.Error("there is more")
-	}
 }
 
 func TestSlowStartAfterAnOutage(t *testing.T) {

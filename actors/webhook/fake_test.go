@@ -29,6 +29,7 @@ type fakeStore struct {
 	accounts   map[signal.AccountID][]signal.WebhookID // including removed ones
 	health     map[signal.WebhookID]delivery.WebhookHealth
 	deliveries map[signal.DeliveryID]*delivery.PendingDelivery
+	due        []delivery.EndpointDue // of deliveries, or nil after a change: scans are frequent
 	waits      map[signal.WebhookID]map[signal.SignalID]delivery.Wait
 	mailbox    map[string]delivery.Mail
 	mailDue    map[string]time.Time
@@ -134,6 +135,7 @@ func (s *fakeStore) now() time.Time { return time.Now().Add(time.Duration(s.ahea
 func (s *fakeStore) set(f func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.due = nil
 	f()
 }
 
@@ -192,6 +194,7 @@ func (s *fakeStore) remove(id signal.WebhookID) {
 	defer s.mu.Unlock()
 	account := s.webhooks[id].Account
 	delete(s.webhooks, id)
+	s.due = nil
 	maps.DeleteFunc(s.deliveries, func(_ signal.DeliveryID, d *delivery.PendingDelivery) bool {
 		return d.Webhook == id
 	})
@@ -229,6 +232,7 @@ func (s *fakeStore) changeDelivery(id signal.DeliveryID, f func(d *delivery.Deli
 	defer s.mu.Unlock()
 	d := s.deliveries[id]
 	f(&d.Delivery)
+	s.due = nil
 	s.notify(signal.DeliveriesChanged, d.Account, d.Webhook)
 }
 
@@ -371,6 +375,7 @@ func (s *fakeStore) StoreDeliveries(ctx context.Context, _ int, epoch int64, bat
 		if epoch != s.epoch {
 			return errNotOwner
 		}
+		s.due = nil
 		page := storedPage{Bodies: len(batch)}
 		for _, b := range batch {
 			for _, d := range b.Deliveries {
@@ -394,28 +399,37 @@ func (s *fakeStore) DueEndpoints(
 	ctx context.Context, _ int, until time.Time, offset, limit int,
 ) (due []delivery.EndpointDue, err error) {
 	err = s.do(ctx, "DueEndpoints", func() error {
-		first := map[signal.WebhookID]delivery.EndpointDue{}
-		for _, d := range s.deliveries {
-			if d.Status != delivery.Pending {
-				continue
-			}
-			if e, ok := first[d.Webhook]; !ok || d.NextAttemptAt.Before(e.At) {
-				first[d.Webhook] = delivery.EndpointDue{Account: d.Account, Webhook: d.Webhook, At: d.NextAttemptAt}
-			}
+		if s.due == nil {
+			s.due = s.endpoints()
 		}
-		for _, e := range first {
-			if !e.At.After(until) {
-				due = append(due, e)
+		n, _ := slices.BinarySearchFunc(s.due, until, func(e delivery.EndpointDue, until time.Time) int {
+			if e.At.After(until) {
+				return 1
 			}
-		}
-		slices.SortFunc(due, func(a, b delivery.EndpointDue) int {
-			return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Webhook, b.Webhook))
+			return -1
 		})
-		due = due[min(offset, len(due)):]
-		due = due[:min(limit, len(due))]
+		due = s.due[min(offset, n):min(offset+limit, n)]
 		return nil
 	})
 	return due, err
+}
+
+// endpoints returns the webhooks with pending deliveries by when the first one is due.
+func (s *fakeStore) endpoints() []delivery.EndpointDue {
+	first := map[signal.WebhookID]delivery.EndpointDue{}
+	for _, d := range s.deliveries {
+		if d.Status != delivery.Pending {
+			continue
+		}
+		if e, ok := first[d.Webhook]; !ok || d.NextAttemptAt.Before(e.At) {
+			first[d.Webhook] = delivery.EndpointDue{Account: d.Account, Webhook: d.Webhook, At: d.NextAttemptAt}
+		}
+	}
+	due := slices.AppendSeq([]delivery.EndpointDue{}, maps.Values(first))
+	slices.SortFunc(due, func(a, b delivery.EndpointDue) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Webhook, b.Webhook))
+	})
+	return due
 }
 
 func (s *fakeStore) DueDeliveries(ctx context.Context, _ int, account signal.AccountID, id signal.WebhookID,
@@ -449,6 +463,7 @@ func (s *fakeStore) StoreOutcomes(
 	ctx context.Context, _ int, epoch int64, o delivery.Outcomes,
 ) (left []int, err error) {
 	err = s.do(ctx, "StoreOutcomes", func() error {
+		s.due = nil
 		w, ok := s.webhooks[o.Webhook]
 		switch {
 		case epoch != s.epoch:

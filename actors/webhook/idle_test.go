@@ -13,22 +13,10 @@ import (
 // endpoints checks how many endpoints have an actor.
 func (w *world) endpoints(want int) {
 	w.t.Helper()
-	families, err := w.actors.Gather()
-	if err != nil {
-		w.t.Fatal(err)
+	n, known := w.gathered(w.actors, "agentsignal_actor_running")[string(engine.Webhook)]
+	if int(n) != want || !known {
+		w.t.Errorf("%v endpoints have an actor, want %d", n, want)
 	}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			if f.GetName() != "agentsignal_actor_running" || m.GetLabel()[0].GetValue() != string(engine.Webhook) {
-				continue
-			}
-			if n := int(m.GetGauge().GetValue()); n != want {
-				w.t.Errorf("%d endpoints have an actor, want %d", n, want)
-			}
-			return
-		}
-	}
-	w.t.Fatal("actors are not counted")
 }
 
 // An endpoint without work for a minute ends, and starts again when it is needed.
@@ -92,7 +80,7 @@ func TestTheParentRefusesToEndAnEndpoint(t *testing.T) {
 		o.recorder = newRecorder(o)
 		produce := func() engine.Actor { return probe{newWebhooks(o)} }
 		parent := w.system.Spawn(engine.Supervisor, "webhooks", produce, engine.Supervision{})
-		parent.Tell(webhookDeliveriesChanged{w.account, id})
+		parent.Tell(forEndpoint{w.account, id, deliveriesChanged{}})
 		synctest.Wait()
 		parent.Tell(func(c engine.Context, p *webhooks) {
 			e := p.children[id]

@@ -123,8 +123,8 @@ func (t *inFlight) add(events []*inFlightEvent) {
 	}
 }
 
-// hasRoom reports whether more deliveries may be in flight.
-func (t *inFlight) hasRoom(more int) bool {
+// fits reports whether more deliveries may be in flight.
+func (t *inFlight) fits(more int) bool {
 	held, _ := t.trim()
 	return int(t.open.Load())+more <= maxInFlight && held+more <= maxHeld
 }

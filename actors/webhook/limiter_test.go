@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
@@ -262,26 +261,6 @@ func TestLimiterServesAccountsInTurn(t *testing.T) {
 	}
 }
 
-// An account has at most half of the slots of a host.
-func TestLimiterLeavesHalfOfAHostToOthers(t *testing.T) {
-	t.Parallel()
-	g := newLimiter(limits{total: 100, account: 100, host: 8})
-	var got []string
-	for range 4 {
-		g.acquire(&waiter{account: "a"}, "host", fastClass)
-	}
-	limiterWaits(t, g, &got, "a", "a", "host", fastClass)
-	for range 4 {
-		if _, entered := g.acquire(&waiter{account: "b"}, "host", fastClass); !entered {
-			t.Fatal("an account takes more than half of a host's slots")
-		}
-	}
-	limiterWaits(t, g, &got, "c", "c", "host", fastClass)
-	if _, entered := g.acquire(&waiter{account: "a"}, "another host", fastClass); !entered {
-		t.Error("an account that waits for one host finds no slot for another one")
-	}
-}
-
 // Slow endpoints that wait because the slow class has its part take nothing from a fast
 // one: it may have more slots, and keeps them.
 func TestLimiterKeepsSlowEndpointsApart(t *testing.T) {
@@ -340,38 +319,6 @@ func TestLimiterKeepsSlowEndpointsApart(t *testing.T) {
 	}
 }
 
-// A flow that was woken and leaves before it is served wakes the next one.
-func TestLimiterWakesTheNextFlow(t *testing.T) {
-	t.Parallel()
-	g := newLimiter(limits{total: 16, account: 16, host: 2})
-	enter := func(account signal.AccountID, host string, l class) slot {
-		s, entered := g.acquire(&waiter{account: account}, host, l)
-		if !entered {
-			t.Fatal("no slot")
-		}
-		return s
-	}
-	first, _ := enter("a", "host", fastClass), enter("b", "host", fastClass)
-	served := false
-	woken := &waiter{account: "c", granted: func() { t.Error("a withdrawn waiter is served") }}
-	next := &waiter{account: "d", granted: func() { served = true }}
-	for _, w := range []*waiter{woken, next} {
-		if _, entered := g.acquire(w, "host", slowClass); entered {
-			t.Fatal("a full host has a slot")
-		}
-	}
-	var slow slot
-	for i := range 4 { // all of the slow class
-		slow = enter("e", fmt.Sprint("host ", i), slowClass)
-	}
-	g.release(first)
-	g.withdraw(woken)
-	g.release(slow)
-	if !served {
-		t.Error("one waits although its host and its class have a slot")
-	}
-}
-
 // Waiters are served in order, and the classes in turn.
 func TestLimiterIsFair(t *testing.T) {
 	t.Parallel()
@@ -398,27 +345,6 @@ func TestLimiterIsFair(t *testing.T) {
 	if d := cmp.Diff([]string{"fast 0", "fast 1", "fast 2", "slow 0", "slow 1", "slow 2"}, got); d != "" {
 		t.Errorf("order (-want +got):\n%s", d)
 	}
-}
-
-// An endpoint with many deliveries does not delay others: with few slots all are served in
-// turn.
-func TestSlotsAreSharedInTurn(t *testing.T) {
-	inWorldWith(t, func(o *Options) { o.InFlight = 4 }, func(t *testing.T, w *world) {
-		greedy := w.serve(after(100*time.Millisecond, answers200))
-		w.emit(200)
-		pass(time.Second)
-		var others []signal.WebhookID
-		for range 20 {
-			others = append(others, w.register(func(h *delivery.Webhook) { h.CreatedAt = h.CreatedAt.Add(-time.Hour) }))
-		}
-		events := w.emit(1)
-		pass(700 * time.Millisecond) // 20 requests by four at once take half a second
-		for _, id := range others {
-			w.once(id, events)
-		}
-		pass(time.Minute)
-		w.statuses(greedy, map[string]int{"succeeded": 201})
-	})
 }
 
 // Endpoints that hang have at most a quarter of the slots, once they are in the slow class.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 )
 
 const (
@@ -17,21 +19,28 @@ const (
 	// resealStart is the time before the first one if there are old keys, which can be
 	// removed after it.
 	resealStart = 5 * time.Second
+	// keepBytes bounds the store's memory for the deliveries of a webhook; beyond it the oldest
+	// ended ones are dropped.
+	keepBytes = 8 << 20
 	// maintenancePause separates two webhooks, so that Redis can serve others.
 	maintenancePause = 5 * time.Millisecond
 )
 
-// firstMaintenance returns the time between the start of an owner and its first pass.
-func (n *Node) firstMaintenance() time.Duration {
-	if n.keys.Len() > 1 {
+// maintenance cares for the stored webhooks and deliveries of a partition, most of which have no actor.
+type maintenance struct{ o *owned }
+
+// first returns the time between the start of an owner and its first pass.
+func (m maintenance) first() time.Duration {
+	if m.o.keys.Len() > 1 {
 		return resealStart
 	}
 	return maintenanceStart
 }
 
-// maintain visits all webhooks of the partition, most of which have no actor. It prunes
+// run visits all webhooks of the partition. It prunes
 // their deliveries, and seals secrets of older keys with the newest one.
-func (o *owned) maintain(ctx context.Context) error {
+func (m maintenance) run(ctx context.Context) error {
+	o := m.o
 	accounts, err := o.store.AccountsWithWebhooks(ctx, o.Partition)
 	if err != nil {
 		return fmt.Errorf("list accounts with webhooks: %w", err)
@@ -44,11 +53,11 @@ func (o *owned) maintain(ctx context.Context) error {
 		for i := range list {
 			w := &list[i]
 			if outdated(o.keys, w, o.now()) {
-				if err := o.reseal(ctx, *w); err != nil {
+				if err := m.reseal(ctx, *w); err != nil {
 					o.log.Error("secret is not sealed with the newest key", "webhook", string(w.ID), "err", err)
 				}
 			}
-			if err := o.prune(ctx, w.ID); err != nil {
+			if err := m.prune(ctx, w.ID); err != nil {
 				return err
 			}
 			if !backoff.Sleep(ctx, maintenancePause) {
@@ -57,4 +66,45 @@ func (o *owned) maintain(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// prune drops the ended deliveries of a webhook beyond the limits.
+func (m maintenance) prune(ctx context.Context, id signal.WebhookID) error {
+	o := m.o
+	for more := true; more; {
+		err := func() (err error) {
+			ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+			defer cancel()
+			more, err = o.store.PruneDeliveries(ctx, o.Partition, o.Epoch, id,
+				o.options.Retention, o.options.Keep, keepBytes)
+			return err
+		}()
+		if err != nil {
+			return fmt.Errorf("prune deliveries: %w", err)
+		}
+	}
+	return nil
+}
+
+// reseal stores w with its secrets sealed by the newest key, unless the record was changed
+// or removed meanwhile: a new record is checked when it is read.
+func (m maintenance) reseal(ctx context.Context, w delivery.Webhook) error {
+	o := m.o
+	secret, err := o.keys.Open(w.Secret, string(w.ID))
+	if err != nil {
+		return err
+	}
+	w.Secret = o.keys.Seal(secret, string(w.ID))
+	if overlaps(&w, o.now()) {
+		previous, err := o.keys.Open(w.PreviousSecret, string(w.ID))
+		if err != nil {
+			return fmt.Errorf("previous secret: %w", err)
+		}
+		w.PreviousSecret = o.keys.Seal(previous, string(w.ID))
+	}
+	_, err = o.store.ChangeWebhook(ctx, w, false)
+	if signal.CodeOf(err) == signal.CodeWebhookChanged {
+		return nil
+	}
+	return err
 }

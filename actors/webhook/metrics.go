@@ -9,7 +9,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// Metrics counts attempts, deliveries, webhooks and mails. A nil *Metrics counts nothing.
+// Metrics counts attempts, deliveries, webhooks and mails.
 type Metrics struct {
 	attempts   *prometheus.CounterVec
 	byClass    map[string]prometheus.Counter
@@ -108,9 +108,6 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 // Observe sets the gauges of the data in Redis at the given time. It is called every 15 s, not at a scrape.
 func (m *Metrics) Observe(s delivery.WebhookStats, now time.Time) {
-	if m == nil {
-		return
-	}
 	m.pending.WithLabelValues().Set(float64(s.Pending))
 	m.webhooks.WithLabelValues(string(delivery.WebhookEnabled)).Set(float64(s.Enabled))
 	m.webhooks.WithLabelValues(string(delivery.WebhookDisabled)).Set(float64(s.Disabled))
@@ -123,29 +120,13 @@ func (m *Metrics) Observe(s delivery.WebhookStats, now time.Time) {
 
 // Reset removes the values that Observe has set.
 func (m *Metrics) Reset() {
-	if m != nil {
-		m.pending.Reset()
-		m.lag.Reset()
-		m.webhooks.Reset()
-	}
-}
-
-// hold counts a webhook that begins or ends to be held.
-func (m *Metrics) hold(begins bool) {
-	switch {
-	case m == nil:
-	case begins:
-		m.held.Inc()
-	default:
-		m.held.Dec()
-	}
+	m.pending.Reset()
+	m.lag.Reset()
+	m.webhooks.Reset()
 }
 
 // attempted counts an attempt.
 func (m *Metrics) attempted(r *sender.Result) {
-	if m == nil {
-		return
-	}
 	if c, ok := m.byClass[r.Class]; ok {
 		c.Inc()
 	}
@@ -156,35 +137,8 @@ func (m *Metrics) attempted(r *sender.Result) {
 	}
 }
 
-// recorded counts new deliveries.
-func (m *Metrics) recorded(n int) {
-	if m != nil && n > 0 {
-		m.byStatus[delivery.Pending].Add(float64(n))
-	}
-}
-
-// ended counts a delivery that has ended.
-func (m *Metrics) ended(s delivery.Status) {
-	if m != nil {
-		m.byStatus[s].Inc()
-	}
-}
-
-// dropped counts deliveries that were dropped.
-func (m *Metrics) dropped(n int) {
-	if m != nil {
-		m.drops.Add(float64(n))
-	}
-}
-
 func (m *Metrics) disabled(reason delivery.DisabledReason) {
-	if m != nil {
-		m.disables.WithLabelValues(string(reason)).Inc()
-	}
+	m.disables.WithLabelValues(string(reason)).Inc()
 }
 
-func (m *Metrics) emailed(result string) {
-	if m != nil {
-		m.emails.WithLabelValues(result).Inc()
-	}
-}
+func (m *Metrics) emailed(result string) { m.emails.WithLabelValues(result).Inc() }

@@ -14,30 +14,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-func TestNilMetrics(t *testing.T) {
-	t.Parallel()
-	var m *Metrics
-	for name, count := range map[string]func(){
-		"Observe":   func() { m.Observe(delivery.WebhookStats{}, time.Now()) },
-		"Reset":     func() { m.Reset() },
-		"attempted": func() { m.attempted(&sender.Result{}) },
-		"recorded":  func() { m.recorded(1) },
-		"ended":     func() { m.ended(delivery.Failed) },
-		"hold":      func() { m.hold(true) },
-		"disabled":  func() { m.disabled(delivery.DisabledManual) },
-		"emailed":   func() { m.emailed(mailSent) },
-	} {
-		func() {
-			defer func() {
-				if reason := recover(); reason != nil {
-					t.Errorf("%s without metrics panics: %v", name, reason)
-				}
-			}()
-			count()
-		}()
-	}
-}
-
 func TestMetricsStartAtZero(t *testing.T) {
 	t.Parallel()
 	registry := prometheus.NewPedanticRegistry()

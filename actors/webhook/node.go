@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
@@ -55,9 +57,6 @@ type Options struct {
 	// deliveries of one webhook; default 30 days and 10,000.
 	Retention time.Duration
 	Keep      int
-	// KeepBytes bounds the store's memory for the deliveries of a webhook; beyond it the
-	// oldest ended ones are dropped; default 8 MiB.
-	KeepBytes int64
 	// MaxPending bounds the pending deliveries of an account; default 100,000.
 	MaxPending int
 
@@ -68,7 +67,7 @@ type Options struct {
 
 	Now     func() time.Time // by the clock of Redis; default time.Now
 	Log     *slog.Logger     // nil to discard
-	Metrics *Metrics         // nil to count nothing
+	Metrics *Metrics         // nil for some that are not registered
 }
 
 // Defaults of Options.Concurrency and HostConcurrency.
@@ -80,13 +79,13 @@ const (
 // Node holds what the webhooks of all partitions of a process share. It is safe for
 // concurrent use.
 type Node struct {
-	store   Store
-	sender  Sender
-	keys    *keyring.Ring
-	options Options
-	limiter *limiter
-	room    atomic.Int64 // for more deliveries in live queues
-	log     *slog.Logger
+	store    Store
+	sender   Sender
+	keys     *keyring.Ring
+	options  Options
+	limiter  *limiter
+	liveLeft atomic.Int64 // how many more deliveries all queues may have live
+	log      *slog.Logger
 }
 
 // New returns a node that keeps webhooks in store, makes attempts by sender and opens
@@ -99,12 +98,14 @@ func New(store Store, sender Sender, keys *keyring.Ring, o Options) *Node {
 	o.OrderWait = cmp.Or(o.OrderWait, 10*time.Minute)
 	o.Retention = cmp.Or(o.Retention, 30*24*time.Hour)
 	o.Keep = cmp.Or(o.Keep, 10_000)
-	o.KeepBytes = cmp.Or(o.KeepBytes, 8<<20)
 	o.MaxPending = cmp.Or(o.MaxPending, 100_000)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(prometheus.NewRegistry())
+	}
 	n := &Node{
 		store:   store,
 		sender:  sender,
@@ -113,7 +114,7 @@ func New(store Store, sender Sender, keys *keyring.Ring, o Options) *Node {
 		limiter: newLimiter(limits{total: o.InFlight, account: o.AccountConcurrency, host: o.HostConcurrency}),
 		log:     o.Log.With("component", "webhook"),
 	}
-	n.room.Store(maxLiveNode)
+	n.liveLeft.Store(maxLiveNode)
 	return n
 }
 

@@ -7,9 +7,12 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
@@ -178,7 +181,7 @@ func testOrderOfASignal(t *testing.T, random *rand.Rand) {
 		case 1:
 			w = w.takeOver(true, options)
 		case 2:
-			w.recorder.parent.Tell(webhookDeliveriesChanged{w.account, id})
+			w.recorder.parent.Tell(forEndpoint{w.account, id, deliveriesChanged{}})
 		}
 	}
 	mu.Lock()
@@ -322,4 +325,97 @@ func TestTheLastOneWaitsForAPostponedOne(t *testing.T) {
 			t.Errorf("sent %v, want %v", order, want)
 		}
 	})
+}
+
+// itemAt returns a delivery of an event at a time.
+func itemAt(ms int64, s signal.SignalID) *item {
+	i := &item{signal: s}
+	i.CreatedAt = time.UnixMilli(ms)
+	return i
+}
+
+// newFreeOrder returns an order that no other one limits.
+func newFreeOrder() *order {
+	var free atomic.Int64
+	free.Store(maxLiveNode)
+	o := newOrder(&free)
+	return &o
+}
+
+// An earlier event of a signal that is found while a later one is in flight stays in the
+// queue, and is sent next.
+func TestAnEarlierEventIsSentAfterTheOneInFlight(t *testing.T) {
+	t.Parallel()
+	o := newFreeOrder()
+	earlier, later, last := itemAt(1, "sig_1"), itemAt(2, "sig_1"), itemAt(3, "sig_1")
+	o.addLive([]*item{later})
+	if o.pop(false, false) != later {
+		t.Fatal("the only delivery is not sent")
+	}
+	o.addBacklog([]*item{earlier})
+	o.addLive([]*item{last})
+	if d := o.pop(false, false); d != nil {
+		t.Errorf("the event of %d ms is sent while another one of its signal is in flight", d.CreatedAt.UnixMilli())
+	}
+	o.leave(later)
+	if got := o.pop(false, false); got != earlier {
+		t.Fatalf("sent next: %+v, want the earlier event", got)
+	}
+	o.leave(earlier)
+	if o.pop(false, false) != last || o.pop(false, false) != nil {
+		t.Error("the last event is not sent once at the end")
+	}
+	o.leave(last)
+	if len(o.chains) != 0 || o.parked != 0 {
+		t.Errorf("%d chains and %d parked deliveries are left", len(o.chains), o.parked)
+	}
+}
+
+// After a failure three of the newest are sent for one of the oldest, until the endpoint
+// has recovered.
+func TestNewestFirstWhileRecovering(t *testing.T) {
+	t.Parallel()
+	o, recovering := newFreeOrder(), true
+	made := func(from, n int) (items []*item) {
+		for i := range n {
+			items = append(items, itemAt(int64(from+i), ""))
+		}
+		return items
+	}
+	o.addBacklog(made(0, 5))
+	o.addLive(made(100, 9))
+	var got []int64
+	take := func(n int) {
+		for range n {
+			got = append(got, o.pop(recovering, false).CreatedAt.UnixMilli())
+		}
+	}
+	take(6)
+	recovering = false
+	take(8)
+	if d := cmp.Diff([]int64{108, 107, 106, 0, 105, 104, 1, 2, 3, 4, 100, 101, 102, 103}, got); d != "" {
+		t.Errorf("order (-want +got):\n%s", d)
+	}
+	if o.pop(recovering, false) != nil {
+		t.Error("there is more")
+	}
+}
+
+// TestEventsOfAMillisecondAreInTheOrderOfASignalsLife, whatever their random identifiers are.
+func TestEventsOfAMillisecondAreInTheOrderOfASignalsLife(t *testing.T) {
+	t.Parallel()
+	types := []signal.EventType{signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed}
+	o := newFreeOrder()
+	for i, id := range []signal.EventID{"evt_1", "evt_2", "evt_3"} { // ascending for types that descend
+		d := &item{signal: "sig_1", PendingDelivery: delivery.PendingDelivery{Delivery: delivery.Delivery{
+			Event: id, Type: types[len(types)-1-i], CreatedAt: time.UnixMilli(1)}}}
+		o.link(d)
+	}
+	var got []signal.EventType
+	for _, d := range o.chains["sig_1"].items {
+		got = append(got, d.Type)
+	}
+	if !slices.Equal(got, types) {
+		t.Errorf("the order is %v, want %v", got, types)
+	}
 }

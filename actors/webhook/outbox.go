@@ -87,9 +87,9 @@ func (m *outbox) send(c engine.Context) {
 	}
 	m.busy, m.again = true, false
 	m.timer.Stop()
-	o := m.o
+	o := dueMails{m.o}
 	c.Go(func(ctx context.Context) any {
-		next, err := o.sendMails(ctx)
+		next, err := o.send(ctx)
 		return mailsDone{next, err}
 	})
 }
@@ -116,8 +116,11 @@ func (m *outbox) onDone(c engine.Context, d mailsDone) {
 	m.timer = c.After(wait, mailsDue{})
 }
 
-// sendMails sends the due mails, and returns when the next one is due.
-func (o *owned) sendMails(ctx context.Context) (next time.Time, err error) {
+// dueMails sends the mails of a partition that are due.
+type dueMails struct{ *owned }
+
+// send sends the due mails, and returns when the next one is due.
+func (o dueMails) send(ctx context.Context) (next time.Time, err error) {
 	for {
 		due, next, err := o.store.DueMails(ctx, o.Partition, o.now(), mailPage)
 		if err != nil {
@@ -127,7 +130,7 @@ func (o *owned) sendMails(ctx context.Context) (next time.Time, err error) {
 			return next, nil
 		}
 		for _, m := range due {
-			again := o.sendMail(ctx, m)
+			again := o.sendOne(ctx, m)
 			if ctx.Err() != nil {
 				return next, ctx.Err()
 			}
@@ -138,8 +141,8 @@ func (o *owned) sendMails(ctx context.Context) (next time.Time, err error) {
 	}
 }
 
-// sendMail tries to send m and returns when to retry it, or zero.
-func (o *owned) sendMail(ctx context.Context, m delivery.Mail) (again time.Time) {
+// sendOne tries to send m and returns when to retry it, or zero.
+func (o dueMails) sendOne(ctx context.Context, m delivery.Mail) (again time.Time) {
 	log := o.log.With("kind", string(m.Kind), "account", string(m.Account), "webhook", string(m.Webhook))
 	if o.options.Mailer == nil || o.options.Addresses == nil {
 		log.Warn("mail is not sent: no server is configured")
@@ -174,7 +177,7 @@ func (o *owned) sendMail(ctx context.Context, m delivery.Mail) (again time.Time)
 
 // sendSafely sends m. A panic, which an answer of the server may cause, fails this mail
 // only: a restarted actor would panic again at once.
-func (o *owned) sendSafely(ctx context.Context, m mail.Message) (err error) {
+func (o dueMails) sendSafely(ctx context.Context, m mail.Message) (err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			err = fmt.Errorf("send mail: panic: %v", reason)

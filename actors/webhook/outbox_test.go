@@ -2,17 +2,12 @@ package webhook
 
 import (
 	"context"
-	"io"
-	"net"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/emersion/go-smtp"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/agentsignal/agentsignal/actors/ownership"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/mail"
@@ -227,61 +222,4 @@ func TestMailsOfAnotherOwner(t *testing.T) {
 		pass(time.Second)
 		w.losses(1)
 	})
-}
-
-// mailbox is a session of an SMTP server that counts the mails it accepts.
-type mailbox struct{ mails atomic.Int32 }
-
-func (*mailbox) Reset() {}
-
-func (*mailbox) Logout() error { return nil }
-
-func (*mailbox) Mail(string, *smtp.MailOptions) error { return nil }
-
-func (*mailbox) Rcpt(string, *smtp.RcptOptions) error { return nil }
-
-func (b *mailbox) Data(r io.Reader) error {
-	b.mails.Add(1)
-	_, err := io.Copy(io.Discard, r)
-	return err
-}
-
-// The mails of a partition are sent to a real server.
-func TestMailsReachTheServer(t *testing.T) {
-	t.Parallel()
-	var box mailbox
-	server := smtp.NewServer(smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &box, nil }))
-	server.Domain = "localhost"
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan struct{})
-	go func() {
-		defer close(served)
-		server.Serve(l)
-	}()
-	defer func() {
-		server.Close()
-		<-served
-	}()
-	mailer, err := mail.NewSMTP("smtp://"+l.Addr().String(), "signals@example.org", mail.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := newWorld(t, func(o *Options) { o.Mailer, o.Addresses = mailer, addresses{} })
-	defer w.stop()
-	o := &owned{Node: w.node, Owned: ownership.Owned{Epoch: 1}, log: w.node.log}
-	for _, id := range []string{"1", "2"} {
-		w.mail(id, func(m *delivery.Mail) { m.Kind = delivery.MailWebhookDisabled })
-	}
-	if next, err := o.sendMails(t.Context()); err != nil || !next.IsZero() {
-		t.Errorf("next %v, error %v", next, err)
-	}
-	if n := box.mails.Load(); n != 2 || len(w.store.mailDue) != 0 {
-		t.Errorf("%d mails, %d left, want 2 and 0", n, len(w.store.mailDue))
-	}
-	if w.lines.count("ann@") > 0 {
-		t.Error("the address is logged")
-	}
 }

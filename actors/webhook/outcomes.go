@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
+	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/mail"
@@ -36,13 +37,29 @@ const (
 	// exceed a pruneShare-th of the bytes that may be kept.
 	pruneEvery = 1000
 	pruneShare = 16
+	// lastTimeout bounds the last writes of an actor that ends.
+	lastTimeout = time.Second
+)
+
+// Messages of an endpoint to itself about outcomes.
+type (
+	// outcomesStored is the result of a write of outcomes.
+	outcomesStored struct {
+		left []int
+		err  error
+	}
+	// storeDue is sent when a write must be retried.
+	storeDue struct{}
+	// lingered is sent when outcomes have waited for others.
+	lingered struct{}
+	// pruned is the result of pruning deliveries.
+	pruned struct{ err error }
 )
 
 // outcomes are the states of deliveries and of the webhook that are not stored yet. One
 // write is in flight at a time; later outcomes form the next one.
-//
-// It does no I/O: its methods return what the endpoint must do.
 type outcomes struct {
+	o       *owned
 	account signal.AccountID
 	webhook signal.WebhookID
 
@@ -151,6 +168,30 @@ func disabledNotice(id signal.WebhookID, failing time.Duration) []byte {
 	return append(b, `,"severity":"warning","code":"webhook_disabled"}`...)
 }
 
+// store writes the waiting outcomes, unless a write is in flight or has just ended.
+func (r *outcomes) store(c engine.Context, changed *waits) {
+	linger, write := r.prepare(time.Now(), changed)
+	if linger > 0 {
+		c.After(linger, lingered{})
+	}
+	if write {
+		r.write(c)
+	}
+}
+
+// write writes the outcomes that are prepared.
+func (r *outcomes) write(c engine.Context) {
+	r.writing = true
+	o, changes := r.o, r.changes(&r.storing)
+	c.Go(func(ctx context.Context) any {
+		// The write continues when the actor ends, because the attempts have happened.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+		defer cancel()
+		left, err := o.store.StoreOutcomes(ctx, o.Partition, o.Epoch, changes)
+		return outcomesStored{left, err}
+	})
+}
+
 // prepare prepares a write of the waiting outcomes and the changed waits of the backlog, and
 // reports whether it did. If the last write was too recent, linger is the time after which
 // the caller must call prepare again; otherwise it is 0.
@@ -169,12 +210,6 @@ func (r *outcomes) prepare(now time.Time, changed *waits) (linger time.Duration,
 	r.storing = r.waiting.split()
 	r.storing.waits = changed.collect()
 	return 0, true
-}
-
-// beginWrite records that the prepared write is in flight, and returns its content.
-func (r *outcomes) beginWrite() delivery.Outcomes {
-	r.writing = true
-	return r.changes(&r.storing)
 }
 
 func (r *outcomes) changes(l *outcomeList) delivery.Outcomes {
@@ -232,13 +267,14 @@ func (r *outcomes) countEnded(d *delivery.Delivery) {
 	}
 }
 
-// prune reports whether to prune ended deliveries now, of which keepBytes may be kept.
-func (r *outcomes) prune(keepBytes int64) bool {
-	if r.ended < pruneEvery && int64(r.bytes) < keepBytes/pruneShare || r.pruning {
-		return false
+// prune drops ended deliveries beyond the limits, if enough have ended since the last time.
+func (r *outcomes) prune(c engine.Context) {
+	if r.ended < pruneEvery && r.bytes < keepBytes/pruneShare || r.pruning {
+		return
 	}
 	r.ended, r.bytes, r.pruning = 0, 0, true
-	return true
+	stored, id := maintenance{r.o}, r.webhook
+	c.Go(func(ctx context.Context) any { return pruned{stored.prune(ctx, id)} })
 }
 
 // rest returns the remaining writes when the endpoint ends.
@@ -252,4 +288,24 @@ func (r *outcomes) rest(changed *waits) (last []delivery.Outcomes) {
 		last = append(last, r.changes(&l))
 	}
 	return last
+}
+
+// storeLast stores the rest before the actor ends. If that fails, the next one repeats
+// the attempts.
+func (r *outcomes) storeLast(c engine.Context, changed *waits) {
+	last, o := r.rest(changed), r.o
+	if len(last) == 0 {
+		return
+	}
+	c.Go(func(ctx context.Context) any {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
+		defer cancel()
+		for _, changes := range last {
+			if _, err := o.store.StoreOutcomes(ctx, o.Partition, o.Epoch, changes); err != nil {
+				o.log.Debug("last outcomes are not stored", "webhook", string(changes.Webhook), "err", err)
+				return nil
+			}
+		}
+		return nil
+	})
 }

@@ -92,15 +92,15 @@ func (k *counts) lookUp(a signal.AccountID, n int) *count {
 
 // drop records that n deliveries of an account were dropped.
 func (k *counts) drop(a signal.AccountID, n int) {
-	k.o.options.Metrics.dropped(n)
+	k.o.options.Metrics.drops.Add(float64(n))
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.dropping[a] += n
 }
 
-// room counts deliveries that are about to be stored, and returns how many of each account
+// allow counts deliveries that are about to be stored, and returns how many of each account
 // the limit allows.
-func (k *counts) room(ctx context.Context, of map[signal.AccountID]int) (map[signal.AccountID]int, error) {
+func (k *counts) allow(ctx context.Context, of map[signal.AccountID]int) (map[signal.AccountID]int, error) {
 	k.mu.Lock()
 	for a, n := range of {
 		k.lookUp(a, n)
@@ -109,11 +109,11 @@ func (k *counts) room(ctx context.Context, of map[signal.AccountID]int) (map[sig
 	if err := k.read(ctx, k.toRead()); err != nil {
 		return nil, err
 	}
-	room := make(map[signal.AccountID]int, len(of))
+	allowed := make(map[signal.AccountID]int, len(of))
 	for a, n := range of {
-		room[a] = k.reserve(a, n)
+		allowed[a] = k.reserve(a, n)
 	}
-	return room, nil
+	return allowed, nil
 }
 
 // toRead returns the accounts that must be counted.

@@ -25,16 +25,7 @@ func (w *world) pending(id signal.WebhookID) (n int) {
 
 // drops returns the number of deliveries that this node has dropped.
 func (w *world) drops() int {
-	families, err := w.metrics.Gather()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == "agentsignal_webhook_deliveries_dropped_total" {
-			return int(f.GetMetric()[0].GetCounter().GetValue())
-		}
-	}
-	return 0
+	return int(w.gathered(w.metrics, "agentsignal_webhook_deliveries_dropped_total")[""])
 }
 
 // notified checks how often the account was notified of dropped deliveries.
@@ -172,9 +163,9 @@ func TestPendingDeliveriesAreCountedExactly(t *testing.T) {
 		first := delivery.Delivery{Account: a, Status: delivery.Pending}
 		store.deliveries["dlv_1"] = &delivery.PendingDelivery{Delivery: first}
 		k := newCounts(&owned{Node: &Node{store: store, options: Options{MaxPending: 10}}})
-		room := func(want int, of map[signal.AccountID]int) {
+		allowed := func(want int, of map[signal.AccountID]int) {
 			t.Helper()
-			got, err := k.room(t.Context(), of)
+			got, err := k.allow(t.Context(), of)
 			if err != nil || got[a] != want || got[other] != of[other] {
 				t.Errorf("of %v there is room for %v, %v; want %d of %s", of, got, err, want, a)
 			}
@@ -188,7 +179,7 @@ func TestPendingDeliveriesAreCountedExactly(t *testing.T) {
 		if n := k.reserve(a, 20); n != 20 {
 			t.Errorf("%d of 20 are taken before anything was counted", n)
 		}
-		room(4, map[signal.AccountID]int{a: 4, other: 10})
+		allowed(4, map[signal.AccountID]int{a: 4, other: 10})
 		counted(1)
 		if n := k.reserve(a, 6); n != 5 {
 			t.Errorf("%d are taken, want 5: one was stored, 4 are taken", n)
@@ -198,21 +189,21 @@ func TestPendingDeliveriesAreCountedExactly(t *testing.T) {
 				t.Errorf("%d are taken beyond the last", n)
 			}
 		}
-		room(0, map[signal.AccountID]int{a: 1})
+		allowed(0, map[signal.AccountID]int{a: 1})
 		counted(1)
 		time.Sleep(recount)
-		room(9, map[signal.AccountID]int{a: 12}) // the taken ones have ended
+		allowed(9, map[signal.AccountID]int{a: 12}) // the taken ones have ended
 		counted(2)
-		room(0, map[signal.AccountID]int{a: 1})
+		allowed(0, map[signal.AccountID]int{a: 1})
 		time.Sleep(recount)
 		store.deliveries["dlv_1"].Status = delivery.Succeeded
-		room(1, map[signal.AccountID]int{a: 1})
+		allowed(1, map[signal.AccountID]int{a: 1})
 		counted(3)
 		time.Sleep(recount)
-		room(1, map[signal.AccountID]int{a: 1}) // there is room: not counted again for a minute
+		allowed(1, map[signal.AccountID]int{a: 1}) // there is room: not counted again for a minute
 		counted(3)
 		time.Sleep(recountAll)
-		room(1, map[signal.AccountID]int{a: 1})
+		allowed(1, map[signal.AccountID]int{a: 1})
 		counted(4)
 	})
 }

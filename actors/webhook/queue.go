@@ -2,13 +2,8 @@ package webhook
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/signal/delivery"
-	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
 // Limits of an endpoint's memory.
@@ -18,11 +13,9 @@ const (
 	maxBacklog  = 100    // deliveries read from Redis at once
 	lowBacklog  = 16     // deliveries left when the next page is read
 	maxUnstored = 256    // attempts that ended and are not stored yet
-	// liveTurns is how many live deliveries are sent between two of the backlog.
-	liveTurns = 3
 )
 
-// queue decides what may be sent now, and collects the results. The actor of an endpoint
+// queue decides how many deliveries may be sent now, and collects the results. The actor of an endpoint
 // shares it with its sending goroutines. After an attempt a goroutine takes the next
 // delivery by itself, so that a delivery costs no message: the actor is notified once for
 // all attempts that ended since it last collected them.
@@ -32,14 +25,7 @@ type queue struct {
 
 	mu          sync.Mutex
 	target      *target // nil while nothing may be sent
-	live        ring    // new deliveries
-	maxLive     int     // the maximum of them: what a minute's rate allows, or the constant
-	shut        bool    // live ones wait: Redis may have earlier ones
-	backlog     []*item // read from Redis, oldest first
-	ready       []*item // the previous delivery of their signal is done
-	parked      int     // deliveries that wait for one of the same signal, or are ready
-	chains      map[signal.SignalID]*chain
-	turn        int
+	order       order
 	concurrency concurrencyLimit
 	pressure    pressure
 	workers     [classes]int // goroutines, by the class of their slots
@@ -48,24 +34,12 @@ type queue struct {
 	unstored    int          // attempts that ended and are not stored, including ended
 }
 
-// attempt is an attempt that has ended.
-type attempt struct {
-	item    *item
-	trigger delivery.Trigger
-	result  sender.Result
-	ended   time.Time
-	body    []byte    // of the request where the format is not standard, else nil
-	unsent  bool      // no request was made, because there is no message of the event
-	held    time.Time // until when the endpoint is held after it, or zero
-}
-
 func newQueue(n *Node, notify func()) *queue {
 	return &queue{
 		n:           n,
 		notify:      notify,
-		maxLive:     maxLive,
+		order:       newOrder(&n.liveLeft),
 		concurrency: newConcurrencyLimit(n.options.Concurrency),
-		chains:      map[signal.SignalID]*chain{},
 	}
 }
 
@@ -81,9 +55,9 @@ func (q *queue) setRate(perMinute int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.pressure.setRate(perMinute, q.n.now())
-	q.maxLive = maxLive
+	q.order.maxLive = maxLive
 	if perMinute > 0 {
-		q.maxLive = min(maxLive, perMinute)
+		q.order.maxLive = min(maxLive, perMinute)
 	}
 }
 
@@ -99,97 +73,21 @@ func (q *queue) hold(until time.Time) {
 func (q *queue) opens(now time.Time) (at time.Time, held bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if held = q.pressure.held(now); held || q.waiting() > 0 {
+	if held = q.pressure.held(now); held || q.order.waiting() > 0 {
 		at = q.pressure.opens(now, q.idle)
 	}
 	return at, held
 }
 
-// addLive adds new deliveries, oldest first. It returns the newest ones if there is no room
-// for all.
-func (q *queue) addLive(items []*item) (dropped []*item) {
+// change changes the order.
+func (q *queue) change(do func(*order)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for i, d := range items {
-		if q.live.len()+q.parked >= q.maxLive {
-			return items[i:]
-		}
-		if q.n.room.Add(-1) < 0 {
-			q.n.room.Add(1)
-			return items[i:]
-		}
-		q.live.push(d)
-		q.link(d)
-	}
-	return nil
-}
-
-// addBacklog adds deliveries that were read from Redis, oldest first.
-func (q *queue) addBacklog(items []*item) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.backlog = append(q.backlog, items...)
-	for _, d := range items {
-		q.link(d)
-	}
+	do(&q.order)
 }
 
 // setShut sets whether live deliveries wait.
-func (q *queue) setShut(shut bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.shut = shut
-}
-
-// clear removes and returns all deliveries except those being sent.
-func (q *queue) clear() (dropped []*item) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	dropped, q.backlog = q.backlog, nil
-	for q.live.len() > 0 {
-		dropped = append(dropped, q.live.popOldest())
-		q.n.room.Add(1)
-	}
-	dropped = slices.DeleteFunc(dropped, func(d *item) bool { return d.place != queued })
-	dropped = append(dropped, q.unlink()...)
-	q.ready, q.parked = nil, 0
-	return dropped
-}
-
-// dropLive removes and returns the live deliveries, except those that others of their
-// signal wait for and, of a recovering endpoint, those without earlier ones.
-func (q *queue) dropLive() (dropped []*item) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var kept []*item // newest first, as dropped
-	for q.live.len() > 0 {
-		d := q.live.popNewest()
-		if d.place == queued && !(q.concurrency.recovering() && d.isFirst()) && q.unlinkLast(d) {
-			q.n.room.Add(1)
-			dropped = append(dropped, d)
-		} else {
-			kept = append(kept, d)
-		}
-	}
-	for _, d := range slices.Backward(kept) {
-		q.live.push(d)
-	}
-	return dropped
-}
-
-// expose releases the deliveries of the queue, so that those in flight are stored soon.
-func (q *queue) expose() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for i := range q.live.n {
-		q.live.at(i).released.Store(true)
-	}
-	for _, c := range q.chains {
-		for _, d := range c.items {
-			d.released.Store(true)
-		}
-	}
-}
+func (q *queue) setShut(shut bool) { q.change(func(o *order) { o.shut = shut }) }
 
 // recovering reports whether the endpoint has failed recently.
 func (q *queue) recovering() bool {
@@ -207,22 +105,13 @@ func (q *queue) wants(now time.Time) (host string, l class, more, ok bool) {
 	if q.target == nil {
 		return "", q.concurrency.class, running > 0, false
 	}
-	ok = running < q.limit(now, q.idle) && q.waiting() > q.idle && q.unstored+running < maxUnstored
+	ok = running < q.limit(now, q.idle) && q.order.waiting() > q.idle && q.unstored+running < maxUnstored
 	return q.target.to.HostName, q.concurrency.class, running > 0, ok
 }
 
-// Callers of the next three methods hold q.mu.
+// Callers of the next two methods hold q.mu.
 
 func (q *queue) running() int { return q.workers[fastClass] + q.workers[slowClass] }
-
-// waiting returns the number of deliveries that may be sent, as far as it is known.
-func (q *queue) waiting() int {
-	n := len(q.ready) + len(q.backlog)
-	if !q.shut {
-		n += q.live.len()
-	}
-	return n
-}
 
 // limit returns the maximum number of goroutines now, when so many of them are about to begin a request.
 func (q *queue) limit(now time.Time, beginning int) int {
@@ -254,49 +143,13 @@ func (q *queue) work(ctx context.Context, s slot) bool {
 		return false
 	}
 	for d != nil {
-		now := q.n.now()
-		a := attempt{item: d, trigger: triggerOf(&d.Delivery)}
-		body, err := d.Body, error(nil)
-		if t.messages != nil {
-			body, err = t.messages.Render(d.Body)
-			a.body = body
-		}
-		if err != nil {
-			a.unsent = true
-			a.result = sender.Result{At: now, Error: delivery.NotMade + ": " + err.Error()}
-		} else {
-			a.result = q.n.sender.Send(ctx, sender.Request{
-				To:       t.at(now),
-				Body:     body,
-				Event:    d.Event,
-				Type:     d.Type,
-				Delivery: d.ID,
-				Attempt:  d.AttemptCount() + 1,
-				At:       now,
-			})
-		}
+		a := t.attempt(ctx, q.n, d)
 		if ctx.Err() != nil {
 			break // the actor has ended: the delivery stays unchanged
-		}
-		if t.messages != nil && a.result.RetryAfter == 0 {
-			a.result.RetryAfter = t.messages.RetryAfter(a.result.Status, a.result.Body)
-		}
-		a.ended = q.n.now()
-		if !a.unsent {
-			q.n.options.Metrics.attempted(&a.result)
 		}
 		d, t = q.next(s, a)
 	}
 	return true
-}
-
-// triggerOf returns the trigger of the next attempt of d. The first attempt of a test is
-// scheduled, even if the webhook is disabled.
-func triggerOf(d *delivery.Delivery) delivery.Trigger {
-	if d.Single && (d.Type != signal.WebhookTest || len(d.Attempts) > 0 || d.Error != "") {
-		return delivery.Manual
-	}
-	return delivery.Scheduled
 }
 
 // begin returns the first delivery of a goroutine, or nil.
@@ -318,7 +171,7 @@ func (q *queue) next(s slot, a attempt) (*item, *target) {
 	}
 	a.held = q.pressure.until
 	if a.result.Error == "" {
-		q.leave(a.item) // after a failure the actor decides about the later ones
+		q.order.leave(a.item) // after a failure the actor decides about the later ones
 	}
 	q.unstored++
 	if q.ended = append(q.ended, a); len(q.ended) == 1 {
@@ -341,102 +194,13 @@ func (q *queue) assign(s slot) (*item, *target) {
 		q.workers[s.class]--
 		return nil, nil
 	}
-	d := q.pop()
+	d := q.order.pop(q.concurrency.recovering(), !q.pressure.until.IsZero())
 	if d == nil {
 		q.workers[s.class]--
 	} else {
 		q.pressure.begin(now)
 	}
 	return d, q.target
-}
-
-// pop removes the next delivery to send, or returns nil. It parks those that wait for
-// another one of their signal. The caller holds q.mu.
-func (q *queue) pop() *item {
-	next := q.popAny
-	if !q.pressure.until.IsZero() {
-		next = q.popProbe
-	}
-	for {
-		d := next()
-		switch {
-		case d == nil:
-			return nil
-		case d.place == removed:
-		case !q.tryBegin(d):
-			d.place = parked
-			q.parked++
-		default:
-			return d
-		}
-	}
-}
-
-// popAny removes a ready delivery, else the oldest one. A recovering endpoint gets three of
-// the newest, then one of the oldest, preferably from the backlog. The caller holds q.mu.
-func (q *queue) popAny() (d *item) {
-	if len(q.ready) > 0 {
-		d, q.ready = cutFirst(q.ready)
-		q.parked--
-		if d.place == ready {
-			d.place = queued
-		}
-		return d
-	}
-	live := q.live.len() > 0 && !q.shut
-	oldest := true
-	if q.concurrency.recovering() {
-		q.turn++
-		oldest = q.turn%(liveTurns+1) == 0
-	}
-	preferBacklog := func() bool {
-		return !live || oldest && (q.concurrency.recovering() || !q.live.oldest().before(q.backlog[0]))
-	}
-	if len(q.backlog) > 0 && preferBacklog() {
-		d, q.backlog = cutFirst(q.backlog)
-		return d
-	}
-	if !live {
-		return nil
-	}
-	q.n.room.Add(1)
-	if oldest {
-		return q.live.popOldest()
-	}
-	return q.live.popNewest()
-}
-
-// popProbe removes the delivery that loses least if the endpoint answers no better than before: the one with the most
-// attempts to come, the oldest of these. So one that is answered 429 is not tried again while others wait, and
-// no delivery uses up its attempts because it happens to be the first. The caller holds q.mu.
-func (q *queue) popProbe() *item {
-	live := q.live.len() > 0 && !q.shut
-	best := -1
-	for i, d := range q.backlog {
-		if best < 0 || d.spent() < q.backlog[best].spent() {
-			best = i
-		}
-	}
-	switch {
-	case len(q.ready) > 0 || best < 0 && !live:
-		return q.popAny()
-	case best < 0 || live && q.backlog[best].spent() > 0:
-		q.n.room.Add(1)
-		return q.live.popOldest()
-	}
-	d := q.backlog[best]
-	q.backlog = slices.Delete(q.backlog, best, best+1)
-	return d
-}
-
-// cutFirst splits items into the first and the others, nil without others.
-func cutFirst(items []*item) (*item, []*item) {
-	d := items[0]
-	items[0] = nil
-	if len(items) == 1 {
-		return d, nil
-	}
-	return d, items[1:]
 }
 
 // collect returns the attempts that ended since the last call, in order.
@@ -459,12 +223,12 @@ func (q *queue) settle(n int) {
 func (q *queue) backlogLow() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.backlog) <= lowBacklog && q.parked < maxLive && q.unstored < maxUnstored
+	return len(q.order.backlog) <= lowBacklog && q.order.parked < maxLive && q.unstored < maxUnstored
 }
 
 // empty reports whether nothing waits, is being sent, or must be stored.
 func (q *queue) empty() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.live.len()+len(q.backlog)+q.parked+q.running()+q.unstored == 0
+	return q.order.len()+q.running()+q.unstored == 0
 }

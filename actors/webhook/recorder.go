@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -25,8 +24,8 @@ type tables interface {
 
 // Limits of a Recorder.
 const (
-	// maxTables bounds the webhooks in a partition's tables; beyond it tables are dropped,
-	// and read again when needed.
+	// maxTables bounds the webhooks in a partition's tables; beyond it all are dropped, and read
+	// again when needed.
 	maxTables = 10_000
 	// maxRecord and maxRecordBytes bound a page of deliveries and bodies. One event, which
 	// may go to 100 webhooks, is never split.
@@ -48,12 +47,9 @@ type Recorder struct {
 	inFlight inFlight
 	counts   *counts
 
-	mu       sync.Mutex
 	accounts map[signal.AccountID]struct{} // that have webhooks; nil before load
 	tables   map[signal.AccountID][]subscriber
 	size     int // subscribers in tables
-	// forgotten counts calls of forget, so that an older read is not kept.
-	forgotten int
 }
 
 // subscriber holds what the Recorder needs of an enabled webhook.
@@ -116,16 +112,11 @@ type (
 	// deliveriesStored carries deliveries that are now pending in Redis, by webhook. The
 	// endpoints may not have them.
 	deliveriesStored struct{ batches []batch }
-	// webhookChanged is sent when a webhook's record was changed or removed.
-	webhookChanged struct {
+	// forEndpoint carries a message for the endpoint of a webhook: changed or deliveriesChanged.
+	forEndpoint struct {
 		account signal.AccountID
 		id      signal.WebhookID
-	}
-	// webhookDeliveriesChanged is sent when deliveries of a webhook were added or cancelled
-	// by a client.
-	webhookDeliveriesChanged struct {
-		account signal.AccountID
-		id      signal.WebhookID
+		message any
 	}
 	// accountDeleted is sent when an account was deleted.
 	accountDeleted struct{ id signal.AccountID }
@@ -214,10 +205,10 @@ func (r *Recorder) add(ctx context.Context, p *page, e *signal.Event, deleted ma
 		return nil
 	case signal.WebhookChanged:
 		r.setAccount(e.Account, true)
-		p.hint = webhookChanged{e.Account, signal.WebhookID(e.Subject)}
+		p.hint = forEndpoint{e.Account, signal.WebhookID(e.Subject), changed{}}
 		return nil
 	case signal.DeliveriesChanged:
-		p.hint = webhookDeliveriesChanged{e.Account, signal.WebhookID(e.Subject)}
+		p.hint = forEndpoint{e.Account, signal.WebhookID(e.Subject), deliveriesChanged{}}
 		return nil
 	}
 	bit := eventBit(e.Type)
@@ -279,8 +270,10 @@ func (r *Recorder) handOver(ctx context.Context, p *page) error {
 			return err
 		}
 	default:
-		if err := r.makeRoom(ctx, len(p.items)); err != nil {
-			return err
+		if fits := func() bool { return r.inFlight.fits(len(p.items)) }; !fits() {
+			if err := r.storeOldest(ctx, time.Now(), fits); err != nil { // if all are stored, they fit
+				return err
+			}
 		}
 		now := time.Now()
 		for _, e := range p.events {
@@ -290,7 +283,7 @@ func (r *Recorder) handOver(ctx context.Context, p *page) error {
 		r.parent.Tell(deliveriesMade{byWebhook(p.items)})
 	}
 	r.recorded = p.before
-	r.o.options.Metrics.recorded(len(p.items))
+	r.o.options.Metrics.byStatus[delivery.Pending].Add(float64(len(p.items)))
 	if p.hint != nil {
 		r.parent.Tell(p.hint)
 	}
@@ -300,7 +293,7 @@ func (r *Recorder) handOver(ctx context.Context, p *page) error {
 // load reads the end of the log, and which accounts have webhooks. A later registration is
 // an event in the log.
 func (r *Recorder) load(ctx context.Context) error {
-	if r.accounts != nil { // set by this goroutine only
+	if r.accounts != nil {
 		return nil
 	}
 	began, err := r.o.store.LastEvent(ctx, r.o.Partition)
@@ -312,8 +305,6 @@ func (r *Recorder) load(ctx context.Context) error {
 		return fmt.Errorf("list accounts with webhooks: %w", err)
 	}
 	r.began = began
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.accounts = make(map[signal.AccountID]struct{}, len(list))
 	for _, a := range list {
 		r.accounts[a] = struct{}{}
@@ -323,9 +314,8 @@ func (r *Recorder) load(ctx context.Context) error {
 
 // setAccount records whether an account has webhooks, and drops its table.
 func (r *Recorder) setAccount(a signal.AccountID, has bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drop(a)
+	r.size -= len(r.tables[a])
+	delete(r.tables, a)
 	if has {
 		r.accounts[a] = struct{}{}
 	} else {
@@ -333,28 +323,10 @@ func (r *Recorder) setAccount(a signal.AccountID, has bool) {
 	}
 }
 
-// forget drops the table of an account, so that it is read again.
-func (r *Recorder) forget(a signal.AccountID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.drop(a)
-}
-
-// drop removes a table. The caller holds r.mu.
-func (r *Recorder) drop(a signal.AccountID) {
-	r.forgotten++
-	r.size -= len(r.tables[a])
-	delete(r.tables, a)
-}
-
-// table returns the enabled webhooks of an account.
+// table returns the enabled webhooks of an account. A change of them is an event in the log.
 func (r *Recorder) table(ctx context.Context, a signal.AccountID) ([]subscriber, error) {
-	r.mu.Lock()
-	_, has := r.accounts[a]
 	table, known := r.tables[a]
-	forgotten := r.forgotten
-	r.mu.Unlock()
-	if !has || known {
+	if _, has := r.accounts[a]; !has || known {
 		return table, nil
 	}
 	list, err := r.o.store.Webhooks(ctx, a)
@@ -374,30 +346,16 @@ func (r *Recorder) table(ctx context.Context, a signal.AccountID) ([]subscriber,
 			table = append(table, s)
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if len(list) == 0 {
-		delete(r.accounts, a) // a registration is an event in the log
+		delete(r.accounts, a)
 	}
-	if forgotten == r.forgotten {
-		r.keep(a, table)
+	if r.size+len(table) > maxTables {
+		clear(r.tables)
+		r.size = 0
 	}
-	return table, nil
-}
-
-// keep stores a table, and drops others if there are too many. The caller holds r.mu.
-func (r *Recorder) keep(a signal.AccountID, table []subscriber) {
 	r.tables[a] = table
 	r.size += len(table)
-	for other, t := range r.tables {
-		if r.size <= maxTables {
-			return
-		}
-		if other != a {
-			r.size -= len(t)
-			delete(r.tables, other)
-		}
-	}
+	return table, nil
 }
 
 // storePending stores new deliveries as pending. It drops those beyond the limit of their
@@ -407,13 +365,13 @@ func (r *Recorder) storePending(ctx context.Context, items []*item) error {
 	for _, i := range items {
 		of[i.Account]++
 	}
-	room, err := r.counts.room(ctx, of)
+	allowed, err := r.counts.allow(ctx, of)
 	if err != nil {
 		return err
 	}
 	kept, dropped := make([]*item, 0, len(items)), map[signal.AccountID]int{}
 	for _, i := range items {
-		if room[i.Account]--; room[i.Account] >= 0 {
+		if allowed[i.Account]--; allowed[i.Account] >= 0 {
 			kept = append(kept, i)
 		} else {
 			dropped[i.Account]++
@@ -444,15 +402,6 @@ func (r *Recorder) storeInFlight(ctx context.Context, then time.Time) error {
 	return r.storeOldest(ctx, then, func() bool { return false })
 }
 
-// makeRoom stores deliveries in flight until there is room for more. If all are stored, there is.
-func (r *Recorder) makeRoom(ctx context.Context, more int) error {
-	enough := func() bool { return r.inFlight.hasRoom(more) }
-	if enough() {
-		return nil
-	}
-	return r.storeOldest(ctx, time.Now(), enough)
-}
-
 // storeOldest stores deliveries in flight as pending, the oldest first, until enough reports true, and
 // notifies the partition's webhooks.
 func (r *Recorder) storeOldest(ctx context.Context, then time.Time, enough func() bool) error {
@@ -472,4 +421,20 @@ func (r *Recorder) storeOldest(ctx context.Context, then time.Time, enough func(
 	}
 	r.inFlight.trim()
 	return nil
+}
+
+// AppendBody adds an event's envelope, which contains the payload unchanged. version is the
+// contract version of the webhook.
+func AppendBody(b []byte, id signal.EventID, t signal.EventType, version string, at time.Time, data []byte) []byte {
+	b = append(b, `{"id":`...)
+	b = signal.AppendText(b, string(id))
+	b = append(b, `,"type":`...)
+	b = signal.AppendText(b, string(t))
+	b = append(b, `,"api_version":`...)
+	b = signal.AppendText(b, version)
+	b = append(b, `,"created_at":`...)
+	b = signal.AppendTime(b, at)
+	b = append(b, `,"data":`...)
+	b = append(b, data...)
+	return append(b, '}')
 }

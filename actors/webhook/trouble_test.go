@@ -109,6 +109,9 @@ func TestTheOwnerChanges(t *testing.T) {
 }
 
 func TestTenThousandFailingDeliveries(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	retries := func(o *Options) { o.Schedule.Retries = []time.Duration{time.Minute, 2 * time.Minute} }
 	inWorldWith(t, retries, func(t *testing.T, w *world) {
 		id, healthy := w.register(), w.register(onlyClosed)

@@ -100,7 +100,7 @@ func (w *webhooks) Receive(c engine.Context) {
 	case engine.Started:
 		w.scan(c)
 		w.storeInFlight(c, inFlightEvery)
-		c.After(w.o.firstMaintenance(), maintenanceDue{})
+		c.After(maintenance{w.o}.first(), maintenanceDue{})
 	case deliveriesMade:
 		for _, b := range m.batches {
 			w.notify(c, b.account, b.id, arrived{b.items})
@@ -110,10 +110,8 @@ func (w *webhooks) Receive(c engine.Context) {
 		for _, b := range m.batches {
 			w.notify(c, b.account, b.id, stored{b.items})
 		}
-	case webhookChanged:
-		w.notify(c, m.account, m.id, changed{})
-	case webhookDeliveriesChanged:
-		w.notify(c, m.account, m.id, deliveriesChanged{})
+	case forEndpoint:
+		w.notify(c, m.account, m.id, m.message)
 	case accountDeleted:
 		w.onAccountDeleted(c, m)
 	case scanDue:
@@ -295,8 +293,8 @@ func (w *webhooks) onInFlightDone(c engine.Context, m inFlightDone) {
 
 // maintain starts a pass of maintenance.go.
 func (w *webhooks) maintain(c engine.Context) {
-	o := w.o
-	c.Go(func(ctx context.Context) any { return maintenanceDone{o.maintain(ctx)} })
+	m := maintenance{w.o}
+	c.Go(func(ctx context.Context) any { return maintenanceDone{m.run(ctx)} })
 }
 
 func (w *webhooks) onMaintenanceDone(c engine.Context, m maintenanceDone) {

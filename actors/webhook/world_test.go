@@ -224,8 +224,8 @@ func (w *world) stop() {
 	if n := w.node.limiter.inFlight(); n != 0 {
 		w.t.Errorf("%d slots of the limiter are not released", n)
 	}
-	if n := w.node.room.Load(); n != maxLiveNode {
-		w.t.Errorf("the live queues have room for %d, want %d", n, maxLiveNode)
+	if n := w.node.liveLeft.Load(); n != maxLiveNode {
+		w.t.Errorf("%d more deliveries fit into the live queues, want %d", n, maxLiveNode)
 	}
 }
 
@@ -452,9 +452,10 @@ func (w *world) losses(want int) {
 	}
 }
 
-// counted returns the value of a metric with one label, by the label's value.
-func (w *world) counted(name string) map[string]float64 {
-	families, err := w.metrics.Gather()
+// gathered returns the values of a counter or gauge by the value of its label, "" without one.
+func (w *world) gathered(r *prometheus.Registry, name string) map[string]float64 {
+	w.t.Helper()
+	families, err := r.Gather()
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -464,24 +465,19 @@ func (w *world) counted(name string) map[string]float64 {
 			continue
 		}
 		for _, m := range f.GetMetric() {
-			if v := m.GetCounter().GetValue(); v != 0 {
-				got[m.GetLabel()[0].GetValue()] = v
+			label := ""
+			if len(m.GetLabel()) > 0 {
+				label = m.GetLabel()[0].GetValue()
 			}
+			got[label] = m.GetCounter().GetValue() + m.GetGauge().GetValue()
 		}
 	}
 	return got
 }
 
-// gauge returns the value of a gauge without labels.
-func (w *world) gauge(name string) float64 {
-	families, err := w.metrics.Gather()
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == name {
-			return f.GetMetric()[0].GetGauge().GetValue()
-		}
-	}
-	return -1
+// counted returns the values of a counter that are not zero.
+func (w *world) counted(name string) map[string]float64 {
+	got := w.gathered(w.metrics, name)
+	maps.DeleteFunc(got, func(_ string, v float64) bool { return v == 0 })
+	return got
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
+	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
@@ -50,17 +51,18 @@ func accountCreate(s *service.Settings) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return s.WithNewCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
-				a, err := c.CreateAccount(ctx, email, secret)
-				if signal.KindOf(err) == signal.KindConflict {
-					return fmt.Errorf("%w: agentsignal account set-password --email %s sets its password, and "+
-						"agentsignal key create --email %[2]s --name NAME makes a key", err, email)
-				}
-				if err != nil {
-					return err
-				}
-				return command.PrintJSON(cmd.OutOrStdout(), accountForm(a))
-			})
+			return withCredentials(cmd.Context(), s, service.WithNewCredentials,
+				func(ctx context.Context, c *credentials.Service) error {
+					a, err := c.Accounts.CreateAccount(ctx, email, secret)
+					if signal.KindOf(err) == signal.KindConflict {
+						return fmt.Errorf("%w: agentsignal account set-password --email %s sets its password, and "+
+							"agentsignal key create --email %[2]s --name NAME makes a key", err, email)
+					}
+					if err != nil {
+						return err
+					}
+					return command.PrintJSON(cmd.OutOrStdout(), accountForm(a))
+				})
 		},
 	}
 	emailFlag(c, &email)
@@ -72,24 +74,38 @@ func accountList(s *service.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "Print all accounts as JSON", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.WithCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
-				all := []accountJSON{}
-				const page = 1000
-				for {
-					accounts, total, err := c.Accounts(ctx, page, len(all))
-					if err != nil {
-						return err
+			return withCredentials(cmd.Context(), s, service.WithCredentials,
+				func(ctx context.Context, c *credentials.Service) error {
+					all := []accountJSON{}
+					const page = 1000
+					for {
+						accounts, total, err := c.Accounts.List(ctx, page, len(all))
+						if err != nil {
+							return err
+						}
+						for _, a := range accounts {
+							all = append(all, accountForm(a))
+						}
+						if len(accounts) == 0 || len(all) >= total {
+							return command.PrintJSON(cmd.OutOrStdout(), all)
+						}
 					}
-					for _, a := range accounts {
-						all = append(all, accountForm(a))
-					}
-					if len(accounts) == 0 || len(all) >= total {
-						return command.PrintJSON(cmd.OutOrStdout(), all)
-					}
-				}
-			})
+				})
 		},
 	}
+}
+
+// withCredentials runs f with the accounts and keys that open gives for the configuration.
+func withCredentials(
+	ctx context.Context, s *service.Settings,
+	open func(context.Context, configs.Config, func(context.Context, *credentials.Service) error) error,
+	f func(context.Context, *credentials.Service) error,
+) error {
+	c, err := s.Load()
+	if err != nil {
+		return err
+	}
+	return open(ctx, c, f)
 }
 
 // withAccount runs f with the account that has the email.
@@ -99,8 +115,8 @@ func withAccount(
 	email string,
 	f func(context.Context, *credentials.Service, credential.Account) error,
 ) error {
-	return s.WithCredentials(ctx, func(ctx context.Context, c *credentials.Service) error {
-		a, err := c.AccountByEmail(ctx, email)
+	return withCredentials(ctx, s, service.WithCredentials, func(ctx context.Context, c *credentials.Service) error {
+		a, err := c.Accounts.AccountByEmail(ctx, email)
 		if signal.KindOf(err) == signal.KindNotFound {
 			return fmt.Errorf("no account has the email %s: agentsignal account list shows all, and "+
 				"agentsignal account create --email %[1]s makes one", email)
@@ -124,7 +140,7 @@ func accountSetPassword(s *service.Settings) *cobra.Command {
 			}
 			return withAccount(cmd.Context(), s, email,
 				func(ctx context.Context, c *credentials.Service, a credential.Account) error {
-					return c.SetPassword(ctx, a.ID, secret)
+					return c.Accounts.SetPassword(ctx, a.ID, secret)
 				})
 		},
 	}
@@ -138,9 +154,10 @@ func accountUnlock(s *service.Settings) *cobra.Command {
 	c := &cobra.Command{
 		Use: "unlock", Short: "Let an email log in again after too many failed logins", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.WithCredentials(cmd.Context(), func(ctx context.Context, c *credentials.Service) error {
-				return c.Unlock(ctx, email)
-			})
+			return withCredentials(cmd.Context(), s, service.WithCredentials,
+				func(ctx context.Context, c *credentials.Service) error {
+					return c.Locks.Unlock(ctx, email)
+				})
 		},
 	}
 	emailFlag(c, &email)
@@ -158,7 +175,7 @@ func accountDelete(s *service.Settings) *cobra.Command {
 			}
 			return withAccount(cmd.Context(), s, email,
 				func(ctx context.Context, c *credentials.Service, a credential.Account) error {
-					return c.DeleteAccount(ctx, a.ID)
+					return c.Accounts.DeleteAccount(ctx, a.ID)
 				})
 		},
 	}

@@ -73,7 +73,7 @@ func auditCommand(s *service.Settings) *cobra.Command {
 				return err
 			}
 			var report *audit.Report
-			err = s.WithStore(cmd.Context(), func(ctx context.Context, store *persistence.Store) error {
+			err = service.WithStore(cmd.Context(), config, func(ctx context.Context, store *persistence.Store) error {
 				report, err = runAudit(ctx, store, signal.AccountID(account), &config)
 				return err
 			})

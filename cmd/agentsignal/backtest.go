@@ -38,7 +38,7 @@ const csvSource = "csv"
 type backtestFlags struct {
 	asset, strategy, timeframe, risk string
 	from, to                         string
-	file                             string
+	file, class                      string
 	cost, slippage, tick             float64
 	overlap, fill, json, trades      bool
 	jumps                            bool
@@ -57,8 +57,9 @@ Without --csv it reads the bars that the service has stored, and confidence rest
 stored outcomes of all assets, as far as they were known at each bar; with --csv on those
 of the file alone. The first line of a file
 names its columns: time (open_time, timestamp, date), open, high, low, close and, if it
-is known, volume. Times are those at which bars open: milliseconds or seconds since
-1970, 2026-11-21 or 2026-11-21T09:30:00Z; the oldest comes first.`,
+is known, volume. An asset whose name is not known needs --class or --cost. Times are those
+at which bars open: milliseconds or seconds since 1970, 2026-11-21 or
+2026-11-21T09:30:00Z; the oldest comes first.`,
 		Example: `  agentsignal backtest --asset BTC --strategy momentum
   agentsignal backtest --asset SPY --strategy breakout --timeframe 1d --csv spy.csv --trades`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBacktest(cmd, s, &f) },
@@ -71,11 +72,13 @@ is known, volume. Times are those at which bars open: milliseconds or seconds si
 	flags.StringVar(&f.from, "from", "", "the earliest time of a signal, such as 2026-11-01 or 2026-11-01T09:30:00Z")
 	flags.StringVar(&f.to, "to", "", "the latest time of a signal")
 	flags.StringVar(&f.file, "csv", "", "a file with bars; - is standard input")
+	flags.StringVar(&f.class, "class", "",
+		"the class of a file's asset, if its name is not known: "+strings.Join(assets.Classes, ", "))
 	flags.Float64Var(&f.cost, "cost", math.NaN(),
 		"cost of entry and of exit each, in basis points; as configured for the asset's class if not given")
 	flags.Lookup("cost").DefValue = "0" // hides the default, which stands for the configured cost
 	flags.Float64Var(&f.slippage, "slippage", math.NaN(),
-		"how far beyond the stop a signal closes, in R; costs.slippage if not given")
+		"how far beyond the stop a signal closes, in R; by costs.slippage and the timeframe if not given")
 	flags.Lookup("slippage").DefValue = "0"
 	flags.Float64Var(&f.tick, "tick", 0, "tick size of the prices of a file; 0: 8 significant digits")
 	flags.BoolVar(&f.overlap, "overlap", false, "make signals even while one is open")
@@ -99,12 +102,12 @@ func runBacktest(cmd *cobra.Command, s *service.Settings, f *backtestFlags) erro
 	if err != nil {
 		return err
 	}
-	class := assets.ClassOf(f.asset)
+	var class string
 	var bars []marketdata.Bar
 	if f.file != "" {
-		bars, err = f.readFile(cmd.InOrStdin(), &o)
+		bars, class, err = f.readFile(cmd.InOrStdin(), &o)
 	} else {
-		err = s.WithStore(cmd.Context(), func(ctx context.Context, store *persistence.Store) error {
+		err = service.WithStore(cmd.Context(), c, func(ctx context.Context, store *persistence.Store) error {
 			var err error
 			bars, class, err = storedBars(ctx, store, &o)
 			return err
@@ -116,7 +119,7 @@ func runBacktest(cmd *cobra.Command, s *service.Settings, f *backtestFlags) erro
 	if o.Cost = service.CostsOf(c.Costs).Of(class); !math.IsNaN(f.cost) {
 		o.Cost = f.cost / 1e4
 	}
-	if o.Slippage = c.Costs.Slippage; !math.IsNaN(f.slippage) {
+	if o.Slippage = backtest.SlippageOn(o.Timeframe, c.Costs.Slippage); !math.IsNaN(f.slippage) {
 		o.Slippage = f.slippage
 	}
 	result, err := backtest.Run(cmd.Context(), bars, o)
@@ -162,6 +165,11 @@ func (f *backtestFlags) options() (backtest.Options, error) {
 		strings.Join(barStrategies, ", "))
 	check(strategy.Horizon(o.Timeframe, signal.MediumRisk) > 0, "--timeframe: must be 1m, 5m, 1h or 1d")
 	check(strategy.StopMultiple(o.Risk) > 0, "--risk: must be low, medium or high")
+	known := assets.ClassOf(o.Asset)
+	check(f.class == "" || slices.Contains(assets.Classes, f.class), "--class: must be one of %s",
+		strings.Join(assets.Classes, ", "))
+	check(f.class == "" || f.file != "", "--class: only for --csv; stored assets have a class")
+	check(f.class == "" || known == "" || known == f.class, "--class: %s is %s; --cost sets other costs", o.Asset, known)
 	check(math.IsNaN(f.cost) || f.cost >= 0 && f.cost <= 1000, "--cost: must be 0 to 1000 basis points")
 	check(math.IsNaN(f.slippage) || f.slippage >= 0 && f.slippage <= 1, "--slippage: must be 0 to 1 R")
 	check(f.tick >= 0 && f.tick < 1e9, "--tick: must be 0 or more")
@@ -188,29 +196,36 @@ func parseMoment(text string) (time.Time, error) {
 	return time.Parse(time.RFC3339, text)
 }
 
-// readFile reads bars from a file.
-func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]marketdata.Bar, error) {
+// readFile reads bars from a file and returns the class of its asset, which is empty if the cost is given.
+func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]marketdata.Bar, string, error) {
+	var class string
+	if math.IsNaN(f.cost) {
+		var err error
+		if class, err = assets.ClassOr(o.Asset, f.class); err != nil {
+			return nil, "", err
+		}
+	}
 	r := stdin
 	if f.file != "-" {
 		file, err := os.Open(f.file)
 		if err != nil {
-			return nil, fmt.Errorf("--csv: %w", err)
+			return nil, "", fmt.Errorf("--csv: %w", err)
 		}
 		defer file.Close()
 		r = file
 	}
 	bars, err := backtest.ReadCSV(r, o.Timeframe)
 	if err != nil {
-		return nil, fmt.Errorf("%s:\n%w", f.file, err)
+		return nil, "", fmt.Errorf("%s:\n%w", f.file, err)
 	}
 	if !f.fill {
-		return bars, nil
+		return bars, class, nil
 	}
 	filled, err := strategy.FillGaps(bars, nil)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w; without --always-open gaps are closed sessions", f.file, err)
+		return nil, "", fmt.Errorf("%s: %w; without --always-open gaps are closed sessions", f.file, err)
 	}
-	return filled, nil
+	return filled, class, nil
 }
 
 // storedBars reads the bars of an asset that the service has stored, and sets the origin and

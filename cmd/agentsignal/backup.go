@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
+	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence/backup"
 )
 
@@ -30,22 +31,34 @@ func backupCommand(s *service.Settings) *cobra.Command {
 			"Logins and the history of deliveries are not in it.",
 		Example: "  agentsignal backup /var/backups/agentsignal/$(date +%F).backup",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if args[0] == standard {
-				made, err := s.Backup(cmd.Context(), cmd.OutOrStdout())
-				if err != nil {
-					return err
-				}
-				warnOfSecrets(cmd.ErrOrStderr(), made)
-				return command.PrintJSON(cmd.ErrOrStderr(), made)
+			_, backups, err := openBackups(s)
+			if err != nil {
+				return err
 			}
-			made, err := writeBackup(cmd.Context(), s, args[0])
+			var made backup.Summary
+			out := cmd.OutOrStdout()
+			if args[0] == standard {
+				made, err = backups.Save(cmd.Context(), out)
+				out = cmd.ErrOrStderr()
+			} else {
+				made, err = writeBackup(cmd.Context(), backups, args[0])
+			}
 			if err != nil {
 				return err
 			}
 			warnOfSecrets(cmd.ErrOrStderr(), made)
-			return command.PrintJSON(cmd.OutOrStdout(), made)
+			return command.PrintJSON(out, made)
 		},
 	}
+}
+
+func openBackups(s *service.Settings) (configs.Config, *service.Backups, error) {
+	c, err := s.Load()
+	if err != nil {
+		return c, nil, err
+	}
+	b, err := service.NewBackups(c)
+	return c, b, err
 }
 
 func warnOfSecrets(w io.Writer, made backup.Summary) {
@@ -56,7 +69,7 @@ func warnOfSecrets(w io.Writer, made backup.Summary) {
 }
 
 // writeBackup makes the file, or replaces it when the new one is complete.
-func writeBackup(ctx context.Context, s *service.Settings, path string) (made backup.Summary, err error) {
+func writeBackup(ctx context.Context, b *service.Backups, path string) (made backup.Summary, err error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return made, fmt.Errorf("%s is a directory: give a file in it", path)
 	}
@@ -69,7 +82,7 @@ func writeBackup(ctx context.Context, s *service.Settings, path string) (made ba
 			err = errors.Join(err, os.Remove(f.Name()))
 		}
 	}()
-	made, err = s.Backup(ctx, f)
+	made, err = b.Save(ctx, f)
 	if err == nil {
 		err = f.Sync()
 	}
@@ -93,6 +106,10 @@ func restoreCommand(s *service.Settings) *cobra.Command {
 		Example: "  agentsignal restore --check /var/backups/agentsignal/2026-11-26.backup\n" +
 			"  agentsignal restore --data-dir /var/lib/agentsignal /var/backups/agentsignal/2026-11-26.backup",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			c, backups, err := openBackups(s)
+			if err != nil {
+				return err
+			}
 			f, err := openBackup(cmd.InOrStdin(), args[0])
 			if err != nil {
 				return err
@@ -100,9 +117,9 @@ func restoreCommand(s *service.Settings) *cobra.Command {
 			defer f.Close()
 			var has backup.Summary
 			if check {
-				has, err = s.CheckBackup(f)
+				has, err = backups.Check(f)
 			} else {
-				has, err = s.Restore(cmd.Context(), f, lostSecrets)
+				has, err = backups.Restore(cmd.Context(), f, lostSecrets)
 			}
 			if errors.Is(err, backup.ErrDamaged) {
 				return fmt.Errorf("%s: %w: copy it again from where it was made, or use another", args[0], err)
@@ -111,7 +128,7 @@ func restoreCommand(s *service.Settings) *cobra.Command {
 				return err
 			}
 			if !check {
-				warnOfPartitions(cmd.ErrOrStderr(), s, has)
+				warnOfPartitions(cmd.ErrOrStderr(), c, has)
 			}
 			return command.PrintJSON(cmd.OutOrStdout(), has)
 		},
@@ -122,8 +139,8 @@ func restoreCommand(s *service.Settings) *cobra.Command {
 }
 
 // warnOfPartitions says what follows where a backup was restored into another number of partitions than it has.
-func warnOfPartitions(w io.Writer, s *service.Settings, has backup.Summary) {
-	if c, err := s.Load(); err == nil && c.Partitions != 0 && c.Partitions != has.Partitions {
+func warnOfPartitions(w io.Writer, c configs.Config, has backup.Summary) {
+	if c.Partitions != 0 && c.Partitions != has.Partitions {
 		fmt.Fprintf(w, "agentsignal: there are %d partitions here and %d in the backup, so streams are not resumed, and the "+
 			"record begins again: before the start remove record.key of the data directory, or set a new key in "+
 			"security.record_keys\n", c.Partitions, has.Partitions)

@@ -123,12 +123,14 @@ func dataDirectory(t *testing.T) string {
 	var account accountJSON
 	commandtest.Must(t, json.Unmarshal([]byte(out), &account))
 	s := service.Settings{DataDir: dir}
-	commandtest.Must(t, s.WithStore(t.Context(), func(ctx context.Context, store *persistence.Store) error {
+	c, err := s.Load()
+	commandtest.Must(t, err)
+	commandtest.Must(t, service.WithStore(t.Context(), c, func(ctx context.Context, store *persistence.Store) error {
 		log := eventlog.NewLog(store.Logs, eventlog.LogOptions{})
 		defer log.Close(ctx)
 		w := storetest.Webhook(account.AccountID)
 		w.Secret = ring.Seal([]byte("secret"), string(w.ID))
-		_, err := deliveries.New(store.Logs, log).Register(ctx, w, 1, nil)
+		_, err := deliveries.New(store.Client, log).Settings.Register(ctx, w, 1, nil)
 		return err
 	}))
 	return dir

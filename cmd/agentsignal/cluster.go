@@ -36,13 +36,17 @@ func clusterStatus(s *service.Settings) *cobra.Command {
 		Long: "Print the live nodes, the partitions whose events each reads and why, the owner of each partition\n" +
 			"and how far its effects are behind the events, who feeds the market, and settings in which nodes\n" +
 			"disagree. It reads Redis only, so it needs the configuration of the nodes and no running service.\n" +
-			"\"-\" is of a node that has not published it: for the first two seconds, or an earlier build.\n\n" +
+			"\"-\" is of a node that has not published it: for the first two seconds.\n\n" +
 			"Exit codes: 0 every partition has an owner; 1 one has none; 2 the status could not be read.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output != outputTable && output != outputJSON {
 				return fmt.Errorf("--output must be table or json, not %q", output)
 			}
-			status, err := s.ClusterStatus(cmd.Context())
+			c, err := s.Load()
+			if err != nil {
+				return err
+			}
+			status, err := service.ReadClusterStatus(cmd.Context(), c)
 			if err != nil {
 				return err
 			}

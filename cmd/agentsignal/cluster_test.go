@@ -36,30 +36,30 @@ func TestClusterStatus(t *testing.T) {
 	commandtest.Must(t, err)
 	defer store.Client.Close()
 	announce := func(node, lease string) {
-		store.Logs.Profile.Traits = []cluster.Trait{{Setting: "lease", Values: []string{lease}}}
-		_, err := store.Logs.AnnounceNode(t.Context(), node, time.Hour, false)
+		store.Logs.Nodes.Profile.Traits = []cluster.Trait{{Setting: "lease", Values: []string{lease}}}
+		_, err := store.Logs.Nodes.AnnounceNode(t.Context(), node, time.Hour, false)
 		commandtest.Must(t, err)
 	}
 	announce("node_a", "1h")
 	redis.Client().HDel(t.Context(), "{node}:processes", "node_a") // as of an earlier build
 	announce("node_b", "5s")
 	owners := slices.Repeat([]string{"node_a", "node_b"}, store.Client.Partitions()/2)
-	_, err = store.Logs.AssignPartitions(t.Context(), cluster.Assignment{Version: 1, Nodes: []string{"node_a", "node_b"},
+	_, err = store.Logs.Nodes.AssignPartitions(t.Context(), cluster.Assignment{Version: 1, Nodes: []string{"node_a", "node_b"},
 		Owners: owners})
 	commandtest.Must(t, err)
 	for p := range store.Client.Partitions() {
 		if p != 3 {
-			_, _, err = store.Logs.TakeLease(t.Context(), p, owners[p], time.Hour)
+			_, _, err = store.Logs.Leases.TakeLease(t.Context(), p, owners[p], time.Hour)
 			commandtest.Must(t, err)
 		}
 	}
 	epoch := func(p int) int64 {
-		_, epoch, err := store.Logs.Owner(t.Context(), p)
+		_, epoch, err := store.Logs.Leases.Owner(t.Context(), p)
 		commandtest.Must(t, err)
 		return epoch
 	}
 	since := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	commandtest.Must(t, store.Logs.PublishFollowed(t.Context(), "node_b", []cluster.Followed{
+	commandtest.Must(t, store.Logs.Nodes.PublishFollowed(t.Context(), "node_b", []cluster.Followed{
 		{Partition: 4, Reasons: []string{"lists"}},
 		{Partition: 5, Reasons: []string{"owned", "lists"}, Epoch: epoch(5), Since: since},
 		{Partition: 7, Reasons: []string{"owned"}, Epoch: epoch(7) - 1, Since: since}, // a lease that it has lost
@@ -102,7 +102,7 @@ func TestClusterStatus(t *testing.T) {
 		t.Errorf("misfits %v", status.Misfits)
 	}
 
-	_, _, err = store.Logs.TakeLease(t.Context(), 3, "node_b", time.Hour)
+	_, _, err = store.Logs.Leases.TakeLease(t.Context(), 3, "node_b", time.Hour)
 	commandtest.Must(t, err)
 	announce("node_c", "5s")
 	redis.Client().HSet(t.Context(), "{node}:processes", "node_c", strings.Replace(

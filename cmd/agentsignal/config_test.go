@@ -38,11 +38,11 @@ func TestConfigIsCheckedAndPrinted(t *testing.T) {
 	bad := write("partitions: 1025\nhttp:\n  addr: nowhere\nauth:\n  registration: maybe\n" +
 		"  jwt_keys: a:b\nredis:\n  url: http://x\n" +
 		"market:\n  source: crystal ball\nrate_limit:\n  runs: many\n  reads: 1/y\n" +
-		"agents:\n  disabled: [oracle]\n  statuses: {poet: beta}\ncontent:\n  chat_url: ftp://x\n")
+		"agents:\n  disabled: [oracle]\ncontent:\n  chat_url: ftp://x\n")
 	_, err := bad.Try("", "config", "check")
 	for _, want := range []string{"partitions", "http.addr", "auth.registration", "auth.jwt_keys", "redis.url",
 		"market.source", "rate_limit.runs",
-		"rate_limit.reads", "agents.disabled", "agents.statuses", "content.chat_url"} {
+		"rate_limit.reads", "agents.disabled", "content.chat_url"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("config check does not report %s: %v", want, err)
 		}

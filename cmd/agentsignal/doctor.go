@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/doctor"
@@ -33,7 +32,7 @@ Exit codes: 0 no fault; 1 there are faults; 2 the checks could not be made, as w
 func doctorCommand(s *service.Settings) *cobra.Command {
 	var output string
 	c := &cobra.Command{
-		Use: "doctor", Short: "Check Redis, this machine, mail, the ways out and the sources", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Check Redis, this machine, mail, outgoing connections and the sources", Args: cobra.NoArgs,
 		Long:    doctorHelp,
 		Example: "  agentsignal doctor\n  agentsignal doctor -o json --config /etc/agentsignal/config.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,9 +49,7 @@ func doctorCommand(s *service.Settings) *cobra.Command {
 			if output == outputJSON {
 				err = command.PrintJSON(cmd.OutOrStdout(), report)
 			} else {
-				f, isFile := cmd.OutOrStdout().(*os.File)
-				err = report.Print(cmd.OutOrStdout(), isFile && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" &&
-					os.Getenv("TERM") != "dumb")
+				err = report.Print(cmd.OutOrStdout(), command.ShowsColours(cmd.OutOrStdout()))
 			}
 			if wrong := report.Err(); err == nil && wrong != nil {
 				err = &command.Finding{Err: wrong}

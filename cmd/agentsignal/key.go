@@ -56,7 +56,7 @@ func keyCreate(s *service.Settings) *cobra.Command {
 					if cmd.Flags().Changed("expires-in") {
 						in = &expires
 					}
-					k, secret, err := c.CreateKey(ctx, a.ID, name, scopes, in)
+					k, secret, err := c.Keys.CreateKey(ctx, a.ID, name, scopes, in)
 					if err != nil {
 						return err
 					}
@@ -80,7 +80,7 @@ func keyList(s *service.Settings) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withAccount(cmd.Context(), s, email,
 				func(ctx context.Context, c *credentials.Service, a credential.Account) error {
-					keys, _, err := c.Keys(ctx, a.ID, math.MaxInt, 0)
+					keys, _, err := c.Keys.List(ctx, a.ID, math.MaxInt, 0)
 					if err != nil {
 						return err
 					}
@@ -107,7 +107,7 @@ func keyRevoke(s *service.Settings) *cobra.Command {
 			}
 			return withAccount(cmd.Context(), s, email,
 				func(ctx context.Context, c *credentials.Service, a credential.Account) error {
-					err := c.RevokeKey(ctx, a.ID, id)
+					err := c.Keys.RevokeKey(ctx, a.ID, id)
 					if signal.KindOf(err) == signal.KindNotFound {
 						return fmt.Errorf("the account has no key %s: see agentsignal key list", id)
 					}

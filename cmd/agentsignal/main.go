@@ -1,6 +1,6 @@
 // Command agentsignal is the service and the tools around it: see agentsignal help. Each
-// command has a file of its own here; larger ones are in the packages service, bench and
-// receive, and those that use a running service in package use.
+// command has a file of its own here; larger ones are in the packages service and
+// receive, and those that use a running service in package terminal.
 package main
 
 import (
@@ -12,11 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/agentsignal/agentsignal/cmd/agentsignal/bench"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/receive"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
-	"github.com/agentsignal/agentsignal/cmd/agentsignal/use"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/terminal"
 )
 
 func main() {
@@ -57,7 +56,7 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 	flags.StringVar(&s.File, "config", os.Getenv("AGENTSIGNAL_CONFIG"), "configuration file (YAML)")
 	flags.StringVar(&s.DataDir, "data-dir", "", "directory of this node's own files; overrides data_dir")
 	webhook := receive.Command(s.Dir)
-	webhook.AddCommand(use.WebhookCommands(s.Dir)...)
+	webhook.AddCommand(terminal.WebhookCommands(s.Dir)...)
 	group(root, "Run",
 		serveCommand(s, reload),
 		configCommand(s),
@@ -71,9 +70,8 @@ func newRoot(reload <-chan os.Signal) *cobra.Command {
 		auditCommand(s),
 		backupCommand(s),
 		restoreCommand(s),
-		bench.Command(),
 	)
-	group(root, "Use", append(use.Commands(s.Dir),
+	group(root, "Use", append(terminal.Commands(s.Dir),
 		webhook,
 		backtestCommand(s),
 		recordCommand(s),

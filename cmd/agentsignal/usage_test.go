@@ -33,7 +33,6 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"account crate --email a@b": `no command "crate": did you mean create?`,
 		"config chekc":              `no command "chekc": did you mean check? agentsignal config has check, keys, print`,
 		"webhook nothing":           `no command "nothing": agentsignal webhook has failed, list, listen, retry, verify`,
-		"bench nosuch":              `no command "nosuch": agentsignal bench has all, `,
 		"key --email a@b":           "no flag --email: agentsignal key --help lists the flags",
 		"tail --urll x":             "no flag --urll: did you mean --url?",
 		"serve --dmo":               "no flag --dmo: did you mean --demo?",
@@ -70,7 +69,7 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 			t.Errorf("%s: wrote %q and ended with %v, want %s", line, out, err, want)
 		}
 	}
-	for _, group := range []string{"account", "key", "cluster", "config", "webhook", "bench"} {
+	for _, group := range []string{"account", "key", "cluster", "config", "webhook"} {
 		if out, _, err := runCommand(t.Context(), strings.NewReader(""), group); err != nil ||
 			!strings.Contains(out, "Available Commands") {
 			t.Errorf("%s: wrote %q and ended with %v", group, out, err)
@@ -128,6 +127,29 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	}
 	if _, err := os.Stat(missing); !os.IsNotExist(err) {
 		t.Errorf("a command that reads has made the directory: %v", err)
+	}
+}
+
+// TestFilesOfUnknownAssetsNeedAClass checks that a backtest never guesses what an asset costs.
+func TestFilesOfUnknownAssetsNeedAClass(t *testing.T) {
+	t.Parallel()
+	const read = "--csv: open nosuch: no such file or directory" // the class has been accepted
+	for args, want := range map[string]string{
+		"IBM --csv nosuch": "IBM is not a known asset, so its costs are not known: " +
+			"give --class (crypto, stock, fx, metal, commodity) or --cost",
+		"IBM --csv nosuch --class stock":  read,
+		"IBM --csv nosuch --cost 2":       read,
+		"MSFT --csv nosuch":               read,
+		"MSFT --csv nosuch --class stock": read,
+		"MSFT --csv nosuch --class fx":    "--class: MSFT is stock; --cost sets other costs",
+		"IBM --csv nosuch --class bonds":  "--class: must be one of crypto, stock, fx, metal, commodity",
+		"IBM --class stock":               "--class: only for --csv; stored assets have a class",
+	} {
+		line := strings.Fields("backtest --strategy momentum --asset " + args)
+		if _, _, err := runCommand(t.Context(), strings.NewReader(""), line...); err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", args, err, want)
+		}
 	}
 }
 

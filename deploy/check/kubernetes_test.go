@@ -294,7 +294,7 @@ func (o *objects) checkScaling(t *testing.T) {
 			t.Errorf("HorizontalPodAutoscaler %s is for %+v with another number of pods", s.Name, to)
 			continue
 		}
-		known := read(t, "../../cmd/agentsignal/service/metrics_test.go")
+		known := read(t, "../../cmd/agentsignal/e2e/operations/metrics_test.go")
 		for _, m := range s.Spec.Metrics {
 			switch {
 			case m.Resource != nil:

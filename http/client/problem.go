@@ -14,8 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // Problem is an answer that is not a success: the problem document of the service (RFC 9457), or
@@ -101,20 +99,6 @@ func readProblem(status int, body []byte) *Problem {
 	}
 	p.Status, p.body = status, body
 	return &p
-}
-
-// answerError explains an answer of the service that is not a success.
-func (c *Client) answerError(status int, body []byte) error {
-	p := readProblem(status, body)
-	p.KeyFrom = c.KeyFrom
-	p.Mistyped = p.Code == "invalid_token" && strings.HasPrefix(c.Key, credential.KeyPrefix) && !credential.IsKey(c.Key)
-	switch {
-	case status == http.StatusBadRequest && strings.Contains(string(body), "HTTP request to an HTTPS server"):
-		return &ConnectError{Kind: NeedsTLS, Host: c.Address.Host}
-	case p.Code == "" && (status < 400 || status == http.StatusNotFound):
-		return &ConnectError{Kind: AnotherServer, Host: c.Address.Host, Err: p}
-	}
-	return p
 }
 
 // Failure is a reason for which a service cannot be reached.

@@ -1,11 +1,6 @@
 package client
 
 import (
-	"cmp"
-	"context"
-	"io"
-	"iter"
-	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -86,19 +81,6 @@ func (q *SignalQuery) values() url.Values {
 	return v
 }
 
-// Signals returns the signals that match, the newest first, with their state; at most limit of them if
-// it is positive.
-func (c *Client) Signals(ctx context.Context, q SignalQuery, limit int) iter.Seq2[*Signal, error] {
-	v := q.values()
-	v.Set("view", "full")
-	return all(ctx, c, "/v1/signals", "signals", v, limit, func(s *Signal) string { return s.ID })
-}
-
-// Signal returns a signal with its state.
-func (c *Client) Signal(ctx context.Context, id string) (*Signal, error) {
-	return get[Signal](ctx, c, "/v1/signals/"+url.PathEscape(id))
-}
-
 // Change is an entry of the history of a signal.
 type Change struct {
 	Type       string    `json:"type"` // "created", "updated" or "closed"
@@ -112,47 +94,6 @@ type History struct {
 	Object
 	Changes []Change `json:"events"`
 }
-
-// History returns the history of a signal.
-func (c *Client) History(ctx context.Context, id string) (*History, error) {
-	return get[History](ctx, c, "/v1/signals/"+url.PathEscape(id)+"/history")
-}
-
-// exportSilence is how long the service may send nothing of an export.
-const exportSilence = 60 * time.Second
-
-// Export writes all signals that match to out, the newest first; the format is "csv" or "jsonl". It
-// returns the number of bytes. It is repeated as long as the service has sent nothing of it.
-func (c *Client) Export(ctx context.Context, q SignalQuery, format string, out io.Writer) (int64, error) {
-	v := q.values()
-	v.Set("format", format)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	silence := time.AfterFunc(exportSilence, cancel)
-	defer silence.Stop()
-	r := &request{method: http.MethodGet, path: "/v1/signals/export?" + v.Encode()}
-	w, err := again(ctx, c, r, func() (*http.Response, error) {
-		silence.Reset(exportSilence + cmp.Or(c.MaxPause, DefaultMaxPause))
-		return c.open(ctx, r, "")
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer w.Body.Close()
-	n, err := io.Copy(out, readerFunc(func(b []byte) (int, error) {
-		silence.Reset(exportSilence)
-		return w.Body.Read(b)
-	}))
-	if err != nil {
-		return n, &ConnectError{Host: c.Address.Host, Err: err, Again: true}
-	}
-	return n, nil
-}
-
-type readerFunc func([]byte) (int, error)
-
-// Read implements io.Reader.
-func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 // Statistics summarize closed signals. A figure that has no meaning is nil.
 type Statistics struct {
@@ -192,16 +133,6 @@ type ScoreQuery struct {
 	Since                             time.Time // exclusive
 }
 
-// Scorecard returns the scorecard of the signals that match.
-func (c *Client) Scorecard(ctx context.Context, q ScoreQuery) (*Scorecard, error) {
-	s := SignalQuery{Agent: q.Agent, Strategy: q.Strategy, Asset: q.Asset, Since: q.Since}
-	v := s.values()
-	if q.Timeframe != "" {
-		v.Set("timeframe", q.Timeframe)
-	}
-	return get[Scorecard](ctx, c, "/v1/scorecard?"+v.Encode())
-}
-
 // Asset is an asset of which a source has prices.
 type Asset struct {
 	Object
@@ -212,21 +143,4 @@ type Asset struct {
 	LastPrice   *float64   `json:"last_price"`
 	LastPriceAt *time.Time `json:"last_price_at"`
 	Open        bool       `json:"open"` // its session is
-}
-
-// Assets returns all assets, sorted by name.
-func (c *Client) Assets(ctx context.Context) ([]*Asset, error) {
-	text, err := c.Get(ctx, "/v1/assets")
-	if err != nil {
-		return nil, err
-	}
-	page, err := readPage[Asset](text, "assets")
-	if err != nil {
-		return nil, err
-	}
-	all := make([]*Asset, len(page.Items))
-	for i := range page.Items {
-		all[i] = &page.Items[i]
-	}
-	return all, nil
 }

@@ -19,7 +19,6 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
-	"github.com/agentsignal/agentsignal/actors/retryafter"
 )
 
 // The rules of a Stream.
@@ -329,6 +328,6 @@ func (s *Stream) dial(ctx context.Context, query url.Values) (*websocket.Conn, t
 		return nil, 0, connectError(c.Address, err, c.answered.Load())
 	}
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<12))
-	return nil, retryafter.Parse(answer.Header.Get("Retry-After"), time.Now()),
-		c.answerError(answer.StatusCode, body)
+	return nil, backoff.RetryAfter(answer.Header.Get("Retry-After"), time.Now()),
+		(&request{client: c}).answerError(answer.StatusCode, body)
 }

@@ -1,14 +1,8 @@
 package client
 
 import (
-	"context"
 	"encoding/json"
-	"iter"
-	"net/http"
-	"net/url"
 	"time"
-
-	"github.com/agentsignal/agentsignal/actors/backoff"
 )
 
 // RunRequest is what an agent is asked for. Empty members have the defaults of the service.
@@ -20,38 +14,12 @@ type RunRequest struct {
 	Parameters map[string]any `json:"parameters,omitempty"`
 }
 
-// Run runs an agent and returns the signal, which is stored.
-func (c *Client) Run(ctx context.Context, agent string, in RunRequest) (*Signal, error) {
-	var s Signal
-	return &s, c.send(ctx, runOf(agent), in, &s)
-}
-
-// StartRun is Run without waiting for the end: it returns the job.
-func (c *Client) StartRun(ctx context.Context, agent string, in RunRequest) (*Job, error) {
-	var j Job
-	return &j, c.send(ctx, runOf(agent), struct {
-		RunRequest
-		Async bool `json:"async"`
-	}{in, true}, &j)
-}
-
-func runOf(agent string) request {
-	return request{method: http.MethodPost, path: "/v1/agents/" + url.PathEscape(agent) + "/run", keyed: true}
-}
-
 // ScanRequest asks for a comparison of assets.
 type ScanRequest struct {
 	Assets    []string `json:"assets"`
 	Strategy  string   `json:"strategy"`
 	Timeframe string   `json:"timeframe,omitempty"`
 	Risk      string   `json:"risk_level,omitempty"`
-}
-
-// StartScan starts a scan and returns its job. No signal is stored.
-func (c *Client) StartScan(ctx context.Context, agent string, in ScanRequest) (*Job, error) {
-	var j Job
-	r := request{method: http.MethodPost, path: "/v1/agents/" + url.PathEscape(agent) + "/scan"}
-	return &j, c.send(ctx, r, in, &j)
 }
 
 // Job is a run, a scan or a backtest that does not hold up its request.
@@ -111,37 +79,6 @@ func (j *Job) Scan() (*ScanResult, error) {
 	return &r, read(j.Result, &r)
 }
 
-// Job returns a job.
-func (c *Client) Job(ctx context.Context, id string) (*Job, error) {
-	return get[Job](ctx, c, "/v1/jobs/"+url.PathEscape(id))
-}
-
-// pollJob is the pause between two looks at a job.
-const pollJob = time.Second
-
-// AwaitJob waits until a job has ended, and returns it.
-func (c *Client) AwaitJob(ctx context.Context, id string) (*Job, error) {
-	sleep := c.Sleep
-	if sleep == nil {
-		sleep = backoff.Sleep
-	}
-	for {
-		j, err := c.Job(ctx, id)
-		if err != nil || j.Ended() {
-			return j, err
-		}
-		if !sleep(ctx, pollJob) {
-			return nil, ctx.Err()
-		}
-	}
-}
-
-// Jobs returns the jobs with a status, all if it is empty, the newest first; at most limit of them if it
-// is positive.
-func (c *Client) Jobs(ctx context.Context, status string, limit int) iter.Seq2[*Job, error] {
-	return all(ctx, c, "/v1/jobs", "jobs", values("status", status), limit, func(j *Job) string { return j.ID })
-}
-
 // Schedule makes runs again and again.
 type Schedule struct {
 	Object
@@ -161,20 +98,4 @@ type Schedule struct {
 		Message string    `json:"message"`
 		At      time.Time `json:"at"`
 	} `json:"last_error"`
-}
-
-// Schedules returns the schedules of the account.
-func (c *Client) Schedules(ctx context.Context) iter.Seq2[*Schedule, error] {
-	return all(ctx, c, "/v1/schedules", "schedules", nil, 0, func(s *Schedule) string { return s.ID })
-}
-
-// values returns a query without empty values.
-func values(pairs ...string) url.Values {
-	v := url.Values{}
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i+1] != "" {
-			v.Set(pairs[i], pairs[i+1])
-		}
-	}
-	return v
 }

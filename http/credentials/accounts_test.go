@@ -23,19 +23,19 @@ func TestCreateAccount(t *testing.T) {
 	if a.Email != "someone@example.com" || !strings.HasPrefix(string(a.ID), "acc_") {
 		t.Errorf("%+v", a)
 	}
-	got, err := w.Account(ctx, a.ID)
+	got, err := w.Accounts.Account(ctx, a.ID)
 	if d := cmp.Diff(a, got); err != nil || d != "" {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	if got, err := w.AccountByEmail(ctx, "SOMEONE@example.com"); err != nil || got.ID != a.ID {
+	if got, err := w.Accounts.AccountByEmail(ctx, "SOMEONE@example.com"); err != nil || got.ID != a.ID {
 		t.Errorf("by email: %+v, %v", got, err)
 	}
-	_, err = w.CreateAccount(ctx, "someone@EXAMPLE.com", goodPassword)
+	_, err = w.Accounts.CreateAccount(ctx, "someone@EXAMPLE.com", goodPassword)
 	wantCode(t, err, "email_taken")
-	if list, total, err := w.Accounts(ctx, 10, 0); err != nil || total != 1 || len(list) != 1 {
+	if list, total, err := w.Accounts.List(ctx, 10, 0); err != nil || total != 1 || len(list) != 1 {
 		t.Errorf("%v, %d, %v", list, total, err)
 	}
-	_, err = w.Account(ctx, "acc_none")
+	_, err = w.Accounts.Account(ctx, "acc_none")
 	wantCode(t, err, "not_found")
 }
 
@@ -73,7 +73,7 @@ func TestEmailsAndPasswordsAreChecked(t *testing.T) {
 		"one character":                {email, "eeeeeeeeeeeeeeeeeeeee", []string{"password invalid_value"}},
 		"one character in both cases":  {email, "aAaAaAaAaAaAaA", []string{"password invalid_value"}},
 	} {
-		_, err := w.CreateAccount(t.Context(), c.email, c.password)
+		_, err := w.Accounts.CreateAccount(t.Context(), c.email, c.password)
 		if c.want == nil {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -109,11 +109,11 @@ func TestPasswordsAreStoredAsDecided(t *testing.T) {
 	t.Parallel()
 	s := New(nil, nil, nil, Options{})
 	want := argon2id.Params{Memory: 19 * 1024, Iterations: 2, Parallelism: 1, SaltLength: 16, KeyLength: 32}
-	text, err := s.hashes.hash(t.Context(), goodPassword)
+	text, err := s.Sessions.hashes.hash(t.Context(), goodPassword)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, hash := range map[string]string{"hash": text, "dummy": s.hashes.dummy} {
+	for name, hash := range map[string]string{"hash": text, "dummy": s.Sessions.hashes.dummy} {
 		got, salt, key, err := argon2id.DecodeHash(hash)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -163,35 +163,35 @@ func TestTheQueueOfPasswordsIsLimited(t *testing.T) {
 	w := newWorld(t, Options{HashesAtOnce: 1, HashQueue: 2})
 	a := w.register(t, "a@example.com")
 	p := w.principal(t, w.login(t, a.Email).Access)
-	if err := w.hashes.acquire(t.Context()); err != nil {
+	if err := w.Sessions.hashes.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
-			if _, err := w.Login(t.Context(), a.Email, goodPassword); err != nil {
+			if _, err := w.Sessions.Login(t.Context(), a.Email, goodPassword); err != nil {
 				t.Errorf("a login that waited: %v", err)
 			}
 		})
 	}
-	for start := time.Now(); len(w.hashes.places) < 3; time.Sleep(time.Millisecond) {
+	for start := time.Now(); len(w.Sessions.hashes.places) < 3; time.Sleep(time.Millisecond) {
 		if time.Since(start) > 10*time.Second {
 			t.Fatal("the logins do not wait")
 		}
 	}
 	for range 6 { // more than lock an email
-		_, login := w.Login(t.Context(), a.Email, "wrong password")
-		_, unknown := w.Login(t.Context(), "b@example.com", goodPassword)
-		_, register := w.CreateAccount(t.Context(), "c@example.com", goodPassword)
+		_, login := w.Sessions.Login(t.Context(), a.Email, "wrong password")
+		_, unknown := w.Sessions.Login(t.Context(), "b@example.com", goodPassword)
+		_, register := w.Accounts.CreateAccount(t.Context(), "c@example.com", goodPassword)
 		for name, err := range map[string]error{"login": login, "unknown email": unknown, "register": register,
-			"password": w.ChangePassword(t.Context(), p, goodPassword, "four green hedgehogs")} {
+			"password": w.Accounts.ChangePassword(t.Context(), p, goodPassword, "four green hedgehogs")} {
 			e, _ := errors.AsType[*signal.Error](err)
 			if e == nil || e.Kind != signal.KindUnavailable || e.Code != "unavailable" || e.RetryAfter <= 0 {
 				t.Errorf("%s: %+v, want unavailable with Retry-After", name, err)
 			}
 		}
 	}
-	w.hashes.release()
+	w.Sessions.hashes.release()
 	wg.Wait()
 	w.login(t, a.Email)
 }
@@ -201,7 +201,7 @@ func TestHashingLeavesACore(t *testing.T) {
 	defer runtime.GOMAXPROCS(cores)
 	for n, want := range map[int]int{1: 1, 2: 1, 8: 7} {
 		runtime.GOMAXPROCS(n)
-		h := New(nil, nil, nil, Options{}).hashes
+		h := New(nil, nil, nil, Options{}).Sessions.hashes
 		if cap(h.slots) != want || cap(h.places) != want+100 {
 			t.Errorf("%d cores: %d hashes at once, %d with those that wait", n, cap(h.slots), cap(h.places))
 		}
@@ -223,7 +223,7 @@ func TestLoginRehashesWhenTheSettingsChanged(t *testing.T) {
 	before := stored()
 	better := cheap
 	better.Iterations = 2
-	w.hashes = newHasher(better, 2, 2)
+	w.Sessions.hashes = newHasher(better, 2, 2)
 	w.login(t, "a@example.com")
 	after := stored()
 	if after == before || !strings.Contains(after, "m=8,t=2,p=1") {
@@ -246,30 +246,30 @@ func TestChangePasswordEndsAllOtherSessions(t *testing.T) {
 	w.principal(t, other.Access)
 	const next = "four green hedgehogs"
 
-	wantFields(t, w.ChangePassword(ctx, p, "", ""), "current_password required", "new_password required")
-	wantFields(t, w.ChangePassword(ctx, p, goodPassword, "short"), "new_password too_short")
-	wantFields(t, w.ChangePassword(ctx, p, goodPassword, a.Email), "new_password invalid_value")
-	wantCode(t, w.ChangePassword(ctx, p, "wrong password", next), "invalid_credentials")
-	wantCode(t, w.ChangePassword(ctx, signal.Principal{Account: a.ID, Key: "key_1"}, goodPassword, next),
+	wantFields(t, w.Accounts.ChangePassword(ctx, p, "", ""), "current_password required", "new_password required")
+	wantFields(t, w.Accounts.ChangePassword(ctx, p, goodPassword, "short"), "new_password too_short")
+	wantFields(t, w.Accounts.ChangePassword(ctx, p, goodPassword, a.Email), "new_password invalid_value")
+	wantCode(t, w.Accounts.ChangePassword(ctx, p, "wrong password", next), "invalid_credentials")
+	wantCode(t, w.Accounts.ChangePassword(ctx, signal.Principal{Account: a.ID, Key: "key_1"}, goodPassword, next),
 		"jwt_required")
 	w.principal(t, other.Access)
 
-	if err := w.ChangePassword(ctx, p, goodPassword, next); err != nil {
+	if err := w.Accounts.ChangePassword(ctx, p, goodPassword, next); err != nil {
 		t.Fatal(err)
 	}
 	w.wantRefused(t, other.Access)
 	w.wantNoRefresh(t, other.Refresh)
 	w.principal(t, own.Access)
-	if _, err := w.Refresh(ctx, own.Refresh); err != nil {
+	if _, err := w.Sessions.Refresh(ctx, own.Refresh); err != nil {
 		t.Errorf("the own session: %v", err)
 	}
 	want := []signal.Event{{Account: a.ID, Type: signal.SessionEnded, Subject: string(other.Session)}}
 	if d := cmp.Diff(want, w.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
-	_, err := w.Login(ctx, a.Email, goodPassword)
+	_, err := w.Sessions.Login(ctx, a.Email, goodPassword)
 	wantCode(t, err, "invalid_credentials")
-	if _, err := w.Login(ctx, a.Email, next); err != nil {
+	if _, err := w.Sessions.Login(ctx, a.Email, next); err != nil {
 		t.Errorf("the new password: %v", err)
 	}
 }
@@ -280,9 +280,9 @@ func TestWrongCurrentPasswordLocks(t *testing.T) {
 	a := w.register(t, "a@example.com")
 	p := w.principal(t, w.login(t, a.Email).Access)
 	for range 5 {
-		wantCode(t, w.ChangePassword(t.Context(), p, "wrong password", "four green hedgehogs"), "invalid_credentials")
+		wantCode(t, w.Accounts.ChangePassword(t.Context(), p, "wrong password", "four green hedgehogs"), "invalid_credentials")
 	}
-	wantCode(t, w.ChangePassword(t.Context(), p, goodPassword, "four green hedgehogs"), "account_locked")
+	wantCode(t, w.Accounts.ChangePassword(t.Context(), p, goodPassword, "four green hedgehogs"), "account_locked")
 }
 
 func TestSetPasswordEndsAllSessions(t *testing.T) {
@@ -292,9 +292,9 @@ func TestSetPasswordEndsAllSessions(t *testing.T) {
 	a := w.register(t, "a@example.com")
 	first, second := w.login(t, a.Email), w.login(t, a.Email)
 	w.principal(t, first.Access)
-	wantFields(t, w.SetPassword(ctx, a.ID, "short"), "password too_short")
-	wantCode(t, w.SetPassword(ctx, "acc_none", "four green hedgehogs"), "not_found")
-	if err := w.SetPassword(ctx, a.ID, "four green hedgehogs"); err != nil {
+	wantFields(t, w.Accounts.SetPassword(ctx, a.ID, "short"), "password too_short")
+	wantCode(t, w.Accounts.SetPassword(ctx, "acc_none", "four green hedgehogs"), "not_found")
+	if err := w.Accounts.SetPassword(ctx, a.ID, "four green hedgehogs"); err != nil {
 		t.Fatal(err)
 	}
 	w.wantRefused(t, first.Access)
@@ -302,7 +302,7 @@ func TestSetPasswordEndsAllSessions(t *testing.T) {
 	if got := w.log.take(); len(got) != 2 {
 		t.Errorf("events %+v, want two", got)
 	}
-	if _, err := w.Login(ctx, a.Email, "four green hedgehogs"); err != nil {
+	if _, err := w.Sessions.Login(ctx, a.Email, "four green hedgehogs"); err != nil {
 		t.Error(err)
 	}
 }
@@ -317,19 +317,19 @@ func TestDeleteAccountEndsEverything(t *testing.T) {
 	for _, token := range []string{tokens.Access, others.Access, secret} {
 		w.principal(t, token)
 	}
-	if err := w.DeleteAccount(ctx, a.ID); err != nil {
+	if err := w.Accounts.DeleteAccount(ctx, a.ID); err != nil {
 		t.Fatal(err)
 	}
 	w.wantRefused(t, tokens.Access)
 	w.wantRefused(t, secret)
 	w.wantNoRefresh(t, tokens.Refresh)
-	_, err := w.Login(ctx, a.Email, goodPassword)
+	_, err := w.Sessions.Login(ctx, a.Email, goodPassword)
 	wantCode(t, err, "invalid_credentials")
 	w.principal(t, others.Access)
 	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.AccountDeleted}}, w.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
-	wantCode(t, w.DeleteAccount(ctx, a.ID), "not_found")
+	wantCode(t, w.Accounts.DeleteAccount(ctx, a.ID), "not_found")
 	if again := w.register(t, a.Email); again.ID == a.ID {
 		t.Error("the new account has the identifier of the old one")
 	}
@@ -343,19 +343,19 @@ func TestAppendThatFailsIsMadeUpFor(t *testing.T) {
 	k, secret := w.key(t, a.ID, "name")
 	w.principal(t, secret)
 	w.log.fail(errors.New("away"))
-	if err := w.RevokeKey(ctx, a.ID, k.ID); err != nil {
+	if err := w.Keys.RevokeKey(ctx, a.ID, k.ID); err != nil {
 		t.Errorf("the key is revoked, though others are notified late: %v", err)
 	}
 	w.wantRefused(t, secret)
-	w.sweep(ctx)
+	w.announcer.sweep(ctx)
 	w.log.fail(nil)
-	w.sweep(ctx)
+	w.announcer.sweep(ctx)
 	if got := w.log.take(); len(got) != 0 {
 		t.Errorf("an announcement that its maker may still append is appended: %+v", got)
 	}
 	w.clock.forward(sweepAge + time.Second)
-	w.sweep(ctx)
-	w.sweep(ctx)
+	w.announcer.sweep(ctx)
+	w.announcer.sweep(ctx)
 	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.KeyRevoked, Subject: string(k.ID)}},
 		w.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)

@@ -3,6 +3,7 @@ package credentials
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
@@ -30,28 +31,37 @@ const (
 	eventsAtOnce = 100
 )
 
+// announcer announces the events of credential changes.
+type announcer struct {
+	outbox outbox
+	events Log
+	forget func([]signal.Event) // removes ended credentials from the caches of this process
+	now    func() time.Time
+	log    *slog.Logger
+}
+
 // announce makes this process forget the ended credentials, and all others by Notify and by
 // appending the events to the log of the account, which also closes its connections. The change
 // is stored together with its events: if they cannot be appended now, Run of any process does it
 // later. So the change succeeds nevertheless.
-func (s *Service) announce(ctx context.Context, events []signal.Event) {
+func (a *announcer) announce(ctx context.Context, events []signal.Event) {
 	if len(events) == 0 {
 		return
 	}
-	s.Forget(events)
+	a.forget(events)
 	// The change is announced even if the client leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceTimeout)
 	defer cancel()
-	if err := s.store.Notify(ctx, events); err != nil {
-		s.log.Debug("other processes were not notified of a credential change", "account", events[0].Account, "err", err)
+	if err := a.outbox.Notify(ctx, events); err != nil {
+		a.log.Debug("other processes were not notified of a credential change", "account", events[0].Account, "err", err)
 	}
-	if err := s.publish(ctx, events); err != nil {
-		s.log.Warn("a credential change is announced later", "account", events[0].Account, "err", err)
+	if err := a.publish(ctx, events); err != nil {
+		a.log.Warn("a credential change is announced later", "account", events[0].Account, "err", err)
 	}
 }
 
 // publish appends the events of one account and settles them.
-func (s *Service) publish(ctx context.Context, events []signal.Event) error {
+func (a *announcer) publish(ctx context.Context, events []signal.Event) error {
 	for len(events) > 0 {
 		n := min(len(events), eventsAtOnce)
 		c := signal.Change{Account: events[0].Account, Events: make([]signal.Event, n)}
@@ -60,10 +70,10 @@ func (s *Service) publish(ctx context.Context, events []signal.Event) error {
 			e.ID = signal.NewEventID()
 			c.Events[i] = e
 		}
-		if _, err := s.events.Append(ctx, c); err != nil {
+		if _, err := a.events.Append(ctx, c); err != nil {
 			return fmt.Errorf("append events: %w", err)
 		}
-		if err := s.store.Settle(ctx, events[:n]); err != nil {
+		if err := a.outbox.Settle(ctx, events[:n]); err != nil {
 			return err
 		}
 		events = events[n:]
@@ -72,11 +82,11 @@ func (s *Service) publish(ctx context.Context, events []signal.Event) error {
 }
 
 // sweep announces old events that the processes of their changes have not announced.
-func (s *Service) sweep(ctx context.Context) {
-	events, err := s.store.Unsettled(ctx, s.now().Add(-sweepAge), eventsAtOnce)
+func (a *announcer) sweep(ctx context.Context) {
+	events, err := a.outbox.Unsettled(ctx, a.now().Add(-sweepAge), eventsAtOnce)
 	if err != nil {
 		if ctx.Err() == nil {
-			s.log.Warn("unannounced credential changes cannot be read", "err", err)
+			a.log.Warn("unannounced credential changes cannot be read", "err", err)
 		}
 		return
 	}
@@ -86,9 +96,9 @@ func (s *Service) sweep(ctx context.Context) {
 			n++
 		}
 		err := panics.ErrPanicked
-		s.guard(func() { err = s.publish(ctx, events[:n]) })
+		panics.Guard(a.log, panics.Credentials, func() { err = a.publish(ctx, events[:n]) })
 		if err != nil {
-			s.log.Warn("a credential change is announced later", "account", events[0].Account, "err", err)
+			a.log.Warn("a credential change is announced later", "account", events[0].Account, "err", err)
 		}
 		events = events[n:]
 	}

@@ -16,20 +16,26 @@ import (
 // keyStore keeps API keys by the digest of their secrets.
 type keyStore interface {
 	CreateKey(ctx context.Context, k credential.APIKey, secret credential.Digest, max int) error
-	KeyByDigest(ctx context.Context, secret credential.Digest) (credential.APIKey, error)
 	Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error)
 	RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error)
-	NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error
 }
 
 // maxKeys is the maximum number of API keys of an account.
 const maxKeys = 100
 
+// Keys keeps API keys.
+type Keys struct {
+	store     keyStore
+	announcer *announcer
+	audit     auditLog
+	now       func() time.Time
+}
+
 // CreateKey creates an API key and returns it with its secret, which is not stored. Without
 // scopes the key has all; without expiresIn, in seconds, it never expires. ValidationError:
 // the faults of "name", "scopes", "scopes/i" and "expires_in". KindConflict: "name_taken",
 // "limit_reached".
-func (s *Service) CreateKey(
+func (k *Keys) CreateKey(
 	ctx context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64,
 ) (credential.APIKey, string, error) {
 	var v ValidationError
@@ -50,22 +56,22 @@ func (s *Service) CreateKey(
 		return credential.APIKey{}, "", err
 	}
 	secret := newKeySecret()
-	k := credential.APIKey{
+	created := credential.APIKey{
 		ID:        signal.NewKeyID(),
 		Account:   account,
 		Name:      trimmed,
 		Prefix:    secret[:keyShown],
 		Scopes:    granted,
-		CreatedAt: s.now(),
+		CreatedAt: k.now(),
 	}
 	if expiresIn != nil {
-		k.ExpiresAt = k.CreatedAt.Add(time.Duration(*expiresIn) * time.Second)
+		created.ExpiresAt = created.CreatedAt.Add(time.Duration(*expiresIn) * time.Second)
 	}
-	if err := s.store.CreateKey(ctx, k, digest(secret), maxKeys); err != nil {
+	if err := k.store.CreateKey(ctx, created, digest(secret), maxKeys); err != nil {
 		return credential.APIKey{}, "", err
 	}
-	s.audit(ctx, slog.LevelInfo, "API key created", account, keyAttr(k.ID))
-	return k, secret, nil
+	k.audit.write(ctx, slog.LevelInfo, "API key created", account, keyAttr(created.ID))
+	return created, secret, nil
 }
 
 // checkScopes returns the set of scopes and records unknown ones. Nil stands for all.
@@ -87,12 +93,12 @@ func checkScopes(v *ValidationError, scopes []string) signal.ScopeSet {
 	return set
 }
 
-// Keys returns at most limit keys of the account that are not revoked, after the first
+// List returns at most limit keys of the account that are not revoked, after the first
 // offset ones, newest first, and the number of all.
-func (s *Service) Keys(
+func (k *Keys) List(
 	ctx context.Context, account signal.AccountID, limit, offset int,
 ) ([]credential.APIKey, int, error) {
-	keys, err := s.store.Keys(ctx, account)
+	keys, err := k.store.Keys(ctx, account)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -103,11 +109,11 @@ func (s *Service) Keys(
 
 // RevokeKey revokes a key. This process refuses it at once, all others within a second.
 // KindNotFound.
-func (s *Service) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID) error {
-	events, err := s.store.RevokeKey(ctx, account, id, s.now())
+func (k *Keys) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID) error {
+	events, err := k.store.RevokeKey(ctx, account, id, k.now())
 	if inEffect(events, err) {
-		s.audit(ctx, slog.LevelInfo, "API key revoked", account, keyAttr(id))
+		k.audit.write(ctx, slog.LevelInfo, "API key revoked", account, keyAttr(id))
 	}
-	s.announce(ctx, events)
+	k.announcer.announce(ctx, events)
 	return err
 }

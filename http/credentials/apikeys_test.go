@@ -19,7 +19,7 @@ func TestCreateKey(t *testing.T) {
 	ctx := t.Context()
 	a := w.register(t, "a@example.com")
 	hour := int64(3600)
-	k, secret, err := w.CreateKey(ctx, a.ID, "  deploy bot ",
+	k, secret, err := w.Keys.CreateKey(ctx, a.ID, "  deploy bot ",
 		[]string{"signals:read", "agents:run", "signals:read"}, &hour)
 	if err != nil {
 		t.Fatal(err)
@@ -39,20 +39,20 @@ func TestCreateKey(t *testing.T) {
 	if d := cmp.Diff(signal.Principal{Account: a.ID, Key: k.ID, Scopes: k.Scopes, ExpiresAt: k.ExpiresAt}, p); d != "" {
 		t.Errorf("principal (-want +got):\n%s", d)
 	}
-	wantCode(t, w.RequireJWT(p), "jwt_required")
+	wantCode(t, w.Authenticator.RequireJWT(p), "jwt_required")
 
-	list, total, err := w.Keys(ctx, a.ID, 25, 0)
+	list, total, err := w.Keys.List(ctx, a.ID, 25, 0)
 	if d := cmp.Diff([]credential.APIKey{k}, list); err != nil || total != 1 || d != "" {
 		t.Errorf("%d, %v (-want +got):\n%s", total, err, d)
 	}
-	all, _, err := w.CreateKey(ctx, a.ID, "all", nil, nil)
+	all, _, err := w.Keys.CreateKey(ctx, a.ID, "all", nil, nil)
 	if err != nil || all.Scopes != signal.AllScopes || !all.ExpiresAt.IsZero() {
 		t.Errorf("defaults: %+v, %v", all, err)
 	}
-	if list, total, err = w.Keys(ctx, a.ID, 1, 1); err != nil || total != 2 || len(list) != 1 || list[0].ID != k.ID {
+	if list, total, err = w.Keys.List(ctx, a.ID, 1, 1); err != nil || total != 2 || len(list) != 1 || list[0].ID != k.ID {
 		t.Errorf("second page: %+v, %d, %v", list, total, err)
 	}
-	if list, total, err = w.Keys(ctx, a.ID, 1, 7); err != nil || total != 2 || list == nil || len(list) != 0 {
+	if list, total, err = w.Keys.List(ctx, a.ID, 1, 7); err != nil || total != 2 || list == nil || len(list) != 0 {
 		t.Errorf("past the end: %+v, %d, %v", list, total, err)
 	}
 }
@@ -83,7 +83,7 @@ func TestKeyValuesAreChecked(t *testing.T) {
 		"all at once": {"", []string{"x"}, n(0), []string{"scopes/0 invalid_value", "name required",
 			"expires_in out_of_range"}},
 	} {
-		_, _, err := w.CreateKey(t.Context(), a.ID, c.name, c.scopes, c.expires)
+		_, _, err := w.Keys.CreateKey(t.Context(), a.ID, c.name, c.scopes, c.expires)
 		if c.want == nil && err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -99,27 +99,27 @@ func TestKeyNamesAreUniqueAmongKeysNotRevoked(t *testing.T) {
 	ctx := t.Context()
 	a, b := w.register(t, "a@example.com"), w.register(t, "b@example.com")
 	second := int64(1)
-	k, secret, err := w.CreateKey(ctx, a.ID, "name", nil, &second)
+	k, secret, err := w.Keys.CreateKey(ctx, a.ID, "name", nil, &second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = w.CreateKey(ctx, a.ID, " name ", nil, nil)
+	_, _, err = w.Keys.CreateKey(ctx, a.ID, " name ", nil, nil)
 	wantCode(t, err, "name_taken")
-	if _, _, err := w.CreateKey(ctx, b.ID, "name", nil, nil); err != nil {
+	if _, _, err := w.Keys.CreateKey(ctx, b.ID, "name", nil, nil); err != nil {
 		t.Errorf("another account: %v", err)
 	}
-	if _, _, err := w.CreateKey(ctx, a.ID, "Name", nil, nil); err != nil {
+	if _, _, err := w.Keys.CreateKey(ctx, a.ID, "Name", nil, nil); err != nil {
 		t.Errorf("another name: %v", err)
 	}
 	w.principal(t, secret)
 	w.clock.forward(time.Second) // it stops being valid at expires_at and keeps its name
 	w.wantRefused(t, secret)
-	_, _, err = w.CreateKey(ctx, a.ID, "name", nil, nil)
+	_, _, err = w.Keys.CreateKey(ctx, a.ID, "name", nil, nil)
 	wantCode(t, err, "name_taken")
-	if err := w.RevokeKey(ctx, a.ID, k.ID); err != nil {
+	if err := w.Keys.RevokeKey(ctx, a.ID, k.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.CreateKey(ctx, a.ID, "name", nil, nil); err != nil {
+	if _, _, err := w.Keys.CreateKey(ctx, a.ID, "name", nil, nil); err != nil {
 		t.Errorf("after revoking: %v", err)
 	}
 }
@@ -133,14 +133,14 @@ func TestRevokeKey(t *testing.T) {
 	_, other := w.key(t, a.ID, "two")
 	w.principal(t, secret)
 	w.principal(t, other)
-	wantCode(t, w.RevokeKey(ctx, b.ID, k.ID), "not_found")
+	wantCode(t, w.Keys.RevokeKey(ctx, b.ID, k.ID), "not_found")
 	w.principal(t, secret)
-	if err := w.RevokeKey(ctx, a.ID, k.ID); err != nil {
+	if err := w.Keys.RevokeKey(ctx, a.ID, k.ID); err != nil {
 		t.Fatal(err)
 	}
 	w.wantRefused(t, secret)
 	w.principal(t, other)
-	wantCode(t, w.RevokeKey(ctx, a.ID, k.ID), "not_found")
+	wantCode(t, w.Keys.RevokeKey(ctx, a.ID, k.ID), "not_found")
 	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.KeyRevoked, Subject: string(k.ID)}},
 		w.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
@@ -155,9 +155,9 @@ func TestAtMost100Keys(t *testing.T) {
 	for i := range 100 {
 		w.key(t, a.ID, fmt.Sprint(i))
 	}
-	_, _, err := w.CreateKey(ctx, a.ID, "one too many", nil, nil)
+	_, _, err := w.Keys.CreateKey(ctx, a.ID, "one too many", nil, nil)
 	wantCode(t, err, "limit_reached")
-	_, _, err = w.CreateKey(ctx, "acc_none", "name", nil, nil)
+	_, _, err = w.Keys.CreateKey(ctx, "acc_none", "name", nil, nil)
 	wantCode(t, err, "not_found")
 }
 
@@ -169,8 +169,8 @@ func TestLastUseIsListedInMinutes(t *testing.T) {
 	_, secret := w.key(t, a.ID, "name")
 	w.principal(t, secret)
 	used := w.clock.now()
-	w.storeUses(ctx)
-	list, _, err := w.Keys(ctx, a.ID, 1, 0)
+	w.Authenticator.storeUses(ctx)
+	list, _, err := w.Keys.List(ctx, a.ID, 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func TestKeysAreListedByPages(t *testing.T) {
 		w.key(t, a.ID, name)
 	}
 	for _, c := range []struct{ limit, offset, want int }{{2, 0, 2}, {2, 2, 1}, {2, 3, 0}, {2, 9, 0}, {10, 0, 3}} {
-		if keys, total, err := w.Keys(t.Context(), a.ID, c.limit, c.offset); err != nil ||
+		if keys, total, err := w.Keys.List(t.Context(), a.ID, c.limit, c.offset); err != nil ||
 			len(keys) != c.want || total != 3 {
 			t.Errorf("limit %d, offset %d: %d keys of %d, %v; want %d of 3", c.limit, c.offset, len(keys),
 				total, err, c.want)

@@ -20,9 +20,12 @@ func WithClient(ctx context.Context, c Client) context.Context {
 	return context.WithValue(ctx, clientKey{}, c)
 }
 
-// audit logs a use or change of a credential. attrs must not hold secrets or emails. account
+// auditLog logs uses and changes of credentials.
+type auditLog struct{ log *slog.Logger }
+
+// write logs a use or change of a credential. attrs must not hold secrets or emails. account
 // is empty if it is unknown.
-func (s *Service) audit(
+func (a auditLog) write(
 	ctx context.Context, level slog.Level, what string, account signal.AccountID, attrs ...slog.Attr,
 ) {
 	line := make([]slog.Attr, 0, len(attrs)+3)
@@ -33,7 +36,7 @@ func (s *Service) audit(
 	if c, ok := ctx.Value(clientKey{}).(Client); ok {
 		line = append(line, slog.String("address", c.Address), slog.String("request", c.Request))
 	}
-	s.log.LogAttrs(ctx, level, what, line...)
+	a.log.LogAttrs(ctx, level, what, line...)
 }
 
 func sessionAttr(id signal.SessionID) slog.Attr { return slog.String("session", string(id)) }

@@ -49,7 +49,7 @@ func TestUsesAndChangesAreLogged(t *testing.T) {
 	}
 	login := func() Tokens {
 		t.Helper()
-		tokens, err := w.Login(ctx, "a@example.com", goodPassword)
+		tokens, err := w.Sessions.Login(ctx, "a@example.com", goodPassword)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestUsesAndChangesAreLogged(t *testing.T) {
 		}
 	}
 
-	a, err := w.CreateAccount(ctx, "a@example.com", goodPassword)
+	a, err := w.Accounts.CreateAccount(ctx, "a@example.com", goodPassword)
 	check(err)
 	account := " account=" + string(a.ID)
 	want("register", "INFO: account created"+account)
@@ -70,23 +70,23 @@ func TestUsesAndChangesAreLogged(t *testing.T) {
 	own := account + " session=" + string(first.Session)
 	want("login", "INFO: login"+own)
 	p := w.principal(t, first.Access)
-	k, secret, err := w.CreateKey(ctx, a.ID, "name", nil, nil)
+	k, secret, err := w.Keys.CreateKey(ctx, a.ID, "name", nil, nil)
 	check(err)
 	want("a key", "INFO: API key created"+account+" key="+string(k.ID))
-	check(w.RevokeKey(ctx, a.ID, k.ID))
+	check(w.Keys.RevokeKey(ctx, a.ID, k.ID))
 	want("revoked", "INFO: API key revoked"+account+" key="+string(k.ID))
 
 	const next = "four green hedgehogs"
-	check(w.ChangePassword(ctx, p, goodPassword, next))
+	check(w.Accounts.ChangePassword(ctx, p, goodPassword, next))
 	want("password", "INFO: password changed"+own+" ended=0")
-	check(w.SetPassword(ctx, a.ID, goodPassword))
+	check(w.Accounts.SetPassword(ctx, a.ID, goodPassword))
 	want("password by an operator", "INFO: password changed"+account+" ended=1")
 
 	second := login()
-	_, err = w.Refresh(ctx, second.Refresh)
+	_, err = w.Sessions.Refresh(ctx, second.Refresh)
 	check(err)
 	lines()
-	_, err = w.Refresh(ctx, second.Refresh)
+	_, err = w.Sessions.Refresh(ctx, second.Refresh)
 	wantCode(t, err, "invalid_refresh_token")
 	want("reuse", "WARN: session ended: a refresh token was used twice"+account+" session="+string(second.Session))
 	login()
@@ -95,29 +95,29 @@ func TestUsesAndChangesAreLogged(t *testing.T) {
 	fourth := login()
 	want("one session too many", "INFO: sessions ended: the account has too many"+account+" ended=1",
 		"INFO: login"+account+" session="+string(fourth.Session))
-	check(w.Logout(ctx, w.principal(t, third.Access), false))
+	check(w.Sessions.Logout(ctx, w.principal(t, third.Access), false))
 	want("logout", "INFO: logout"+account+" session="+string(third.Session)+" all=false")
-	check(w.Logout(ctx, w.principal(t, fourth.Access), true))
+	check(w.Sessions.Logout(ctx, w.principal(t, fourth.Access), true))
 	want("logout of all", "INFO: logout"+account+" session="+string(fourth.Session)+" all=true")
 
-	_, err = w.Login(ctx, "b@example.com", goodPassword)
+	_, err = w.Sessions.Login(ctx, "b@example.com", goodPassword)
 	wantCode(t, err, "invalid_credentials")
 	want("an unknown email", "INFO: login failed")
 	for range 5 {
-		_, err := w.Login(ctx, a.Email, "wrong password")
+		_, err := w.Sessions.Login(ctx, a.Email, "wrong password")
 		wantCode(t, err, "invalid_credentials")
 	}
 	failed := "INFO: login failed" + account
 	want("wrong passwords", failed, failed, failed, failed, "WARN: email locked after failed logins"+account)
-	_, err = w.Login(ctx, a.Email, goodPassword)
+	_, err = w.Sessions.Login(ctx, a.Email, goodPassword)
 	wantCode(t, err, "account_locked")
 	want("while it is locked", "INFO: login refused: the email is locked")
-	wantCode(t, w.ChangePassword(ctx, p, goodPassword, next), "account_locked")
+	wantCode(t, w.Accounts.ChangePassword(ctx, p, goodPassword, next), "account_locked")
 	want("a password while it is locked", "INFO: login refused: the email is locked"+account)
-	check(w.DeleteAccount(ctx, a.ID))
+	check(w.Accounts.DeleteAccount(ctx, a.ID))
 	want("deleted", "INFO: account deleted"+account)
 
-	w.Authenticate(ctx, secret)
+	w.Authenticator.Authenticate(ctx, secret)
 	w.clock.forward(time.Hour)
 	want("the use of a key")
 }

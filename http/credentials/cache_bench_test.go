@@ -16,11 +16,11 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 	_, access := m.addSession(t, s, "acc_1")
 	ctx := t.Context()
 	for name, token := range map[string]string{"key": secret, "access token": access} {
-		if _, err := s.Authenticate(ctx, token); err != nil {
+		if _, err := s.Authenticator.Authenticate(ctx, token); err != nil {
 			t.Fatal(err)
 		}
 		// One renewal may fall into it.
-		if n := testing.AllocsPerRun(1000, func() { s.Authenticate(ctx, token) }); n > 0.1 {
+		if n := testing.AllocsPerRun(1000, func() { s.Authenticator.Authenticate(ctx, token) }); n > 0.1 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 	}
@@ -32,7 +32,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 	n := credential.Session{ID: "ses_1", Account: "acc_1", EndsAt: time.Now().Add(time.Hour)}
 	m.sessions = map[signal.SessionID]credential.Session{n.ID: n}
-	access, err := s.jwt.issue("acc_1", "ses_1", time.Now(), time.Now().Add(time.Hour))
+	access, err := s.Authenticator.jwt.issue("acc_1", "ses_1", time.Now(), time.Now().Add(time.Hour))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					if _, err := s.Authenticate(context.Background(), token); err != nil {
+					if _, err := s.Authenticator.Authenticate(context.Background(), token); err != nil {
 						b.Error(err)
 					}
 				}
@@ -51,7 +51,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	b.Run("forged jwt", func(b *testing.B) {
 		forged := access[:len(access)-2] + "AA"
 		for b.Loop() {
-			s.Authenticate(context.Background(), forged)
+			s.Authenticator.Authenticate(context.Background(), forged)
 		}
 	})
 }

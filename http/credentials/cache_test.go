@@ -29,7 +29,7 @@ func inBubble(t *testing.T, o Options, f func(t *testing.T, s *Service, m *memor
 // accepted reports whether token is valid. Errors other than invalid_token fail the test.
 func accepted(t *testing.T, s *Service, token string) bool {
 	t.Helper()
-	_, err := s.Authenticate(context.Background(), token)
+	_, err := s.Authenticator.Authenticate(context.Background(), token)
 	if err != nil {
 		wantCode(t, err, "invalid_token")
 	}
@@ -91,7 +91,7 @@ func TestCloseWaitsForRenewals(t *testing.T) {
 		accepted(t, s, secret) // and begins a renewal
 		synctest.Wait()
 		begun := time.Now()
-		if err := s.Close(t.Context()); err != nil {
+		if err := s.Authenticator.Close(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(begun); took != 100*time.Millisecond {
@@ -99,7 +99,7 @@ func TestCloseWaitsForRenewals(t *testing.T) {
 		}
 		m.counted()
 		time.Sleep(fresh)
-		if _, err := s.Authenticate(t.Context(), secret); signal.KindOf(err) != signal.KindUnavailable {
+		if _, err := s.Authenticator.Authenticate(t.Context(), secret); signal.KindOf(err) != signal.KindUnavailable {
 			t.Errorf("a key that is not known fresh, after Close: %v", err)
 		}
 		if n := m.counted(); n != 0 {
@@ -130,7 +130,7 @@ func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
 					go func() {
 						for _, token := range []string{secret, access} {
 							asked := time.Now()
-							_, err := there.Authenticate(context.Background(), token)
+							_, err := there.Authenticator.Authenticate(context.Background(), token)
 							mu.Lock()
 							if err == nil && !ended.IsZero() && asked.Sub(ended) > late {
 								late = asked.Sub(ended)
@@ -140,10 +140,10 @@ func TestOtherProcessesRefuseWithinASecond(t *testing.T) {
 					}()
 					time.Sleep(10 * time.Millisecond)
 					if i == 111 { // just after a lookup in the slowest store began
-						if err := here.RevokeKey(t.Context(), "acc_1", "key_1"); err != nil {
+						if err := here.Keys.RevokeKey(t.Context(), "acc_1", "key_1"); err != nil {
 							t.Error(err)
 						}
-						if err := here.Logout(t.Context(), signal.Principal{Account: "acc_1", Session: session},
+						if err := here.Sessions.Logout(t.Context(), signal.Principal{Account: "acc_1", Session: session},
 							false); err != nil {
 							t.Error(err)
 						}
@@ -194,7 +194,7 @@ func TestForgetTakesEffectAtOnce(t *testing.T) {
 			for _, token := range tokens {
 				accepted(t, s, token)
 			}
-			s.Forget([]signal.Event{c.event})
+			s.Authenticator.Forget([]signal.Event{c.event})
 			var asked []bool
 			for _, token := range tokens {
 				m.counted()
@@ -205,7 +205,7 @@ func TestForgetTakesEffectAtOnce(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", c.name, d)
 			}
 		}
-		s.ForgetAll()
+		s.Authenticator.ForgetAll()
 		m.counted()
 		for _, token := range tokens {
 			accepted(t, s, token)
@@ -224,13 +224,13 @@ func TestLookupInFlightIsNotCached(t *testing.T) {
 		session, access := m.addSession(t, s, "acc_1")
 		m.do(func() { m.after = 100 * time.Millisecond })
 		for _, token := range []string{secret, access} {
-			go s.Authenticate(context.Background(), token)
+			go s.Authenticator.Authenticate(context.Background(), token)
 		}
 		time.Sleep(50 * time.Millisecond) // both are read, neither is answered
-		if err := s.RevokeKey(t.Context(), "acc_1", "key_1"); err != nil {
+		if err := s.Keys.RevokeKey(t.Context(), "acc_1", "key_1"); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Logout(t.Context(), signal.Principal{Account: "acc_1", Session: session}, false); err != nil {
+		if err := s.Sessions.Logout(t.Context(), signal.Principal{Account: "acc_1", Session: session}, false); err != nil {
 			t.Fatal(err)
 		}
 		for _, token := range []string{secret, access} {
@@ -254,12 +254,12 @@ func TestLookupInFlightDuringAGapIsNotCached(t *testing.T) {
 		there := New(m, &eventLog{}, testKeys(), Options{})
 		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
 		m.do(func() { m.after = 100 * time.Millisecond })
-		go s.Authenticate(context.Background(), secret)
+		go s.Authenticator.Authenticate(context.Background(), secret)
 		time.Sleep(50 * time.Millisecond) // it is read, not answered
-		if err := there.RevokeKey(t.Context(), "acc_1", "key_1"); err != nil {
+		if err := there.Keys.RevokeKey(t.Context(), "acc_1", "key_1"); err != nil {
 			t.Fatal(err)
 		}
-		s.ForgetAll()
+		s.Authenticator.ForgetAll()
 		for range 2 {
 			if accepted(t, s, secret) {
 				t.Error("an answer from before the gap is remembered")
@@ -276,13 +276,13 @@ func TestEqualLookupsAreOne(t *testing.T) {
 		first, cancel := context.WithCancel(t.Context())
 		results := make(chan error, 100)
 		go func() {
-			_, err := s.Authenticate(first, secret)
+			_, err := s.Authenticator.Authenticate(first, secret)
 			results <- err
 		}()
 		synctest.Wait()
 		for range 99 {
 			go func() {
-				_, err := s.Authenticate(context.Background(), secret)
+				_, err := s.Authenticator.Authenticate(context.Background(), secret)
 				results <- err
 			}()
 		}
@@ -311,7 +311,7 @@ func TestStoreThatCannotBeAsked(t *testing.T) {
 		m.do(func() { m.err = signal.Unavailable(errors.New("away")) })
 		for _, token := range []string{secret, access} {
 			for range 2 {
-				_, err := s.Authenticate(t.Context(), token)
+				_, err := s.Authenticator.Authenticate(t.Context(), token)
 				wantCode(t, err, "unavailable")
 			}
 		}
@@ -339,7 +339,7 @@ func TestUnknownKeysAreRememberedForASecond(t *testing.T) {
 		for range 1000 {
 			accepted(t, s, newKeySecret())
 		}
-		if present, missing := s.keys.size(); present != 1 || missing > 100 {
+		if present, missing := s.Authenticator.keys.size(); present != 1 || missing > 100 {
 			t.Errorf("%d keys and %d guesses are remembered", present, missing)
 		}
 		m.counted()
@@ -352,8 +352,8 @@ func TestUnknownKeysAreRememberedForASecond(t *testing.T) {
 		if n := m.counted(); n != 1 {
 			t.Error("a guess is remembered for more than a second")
 		}
-		s.keys.prune()
-		if present, missing := s.keys.size(); present != 0 || missing != 1 {
+		s.Authenticator.keys.prune()
+		if present, missing := s.Authenticator.keys.size(); present != 0 || missing != 1 {
 			t.Errorf("after pruning %d keys and %d guesses are remembered", present, missing)
 		}
 	})
@@ -367,21 +367,22 @@ func TestCacheIsBounded(t *testing.T) {
 			_, access := m.addSession(t, s, "acc_1")
 			accepted(t, s, access)
 		}
-		if present, _ := s.keys.size(); present != 100 {
+		if present, _ := s.Authenticator.keys.size(); present != 100 {
 			t.Errorf("%d keys are remembered", present)
 		}
 		n := 0
-		for _, of := range s.keys.byAccount {
+		for _, of := range s.Authenticator.keys.byAccount {
 			n += len(of)
 		}
-		if n != 100 || len(s.tokens.m) != 100 {
-			t.Errorf("index of %d, %d tokens", n, len(s.tokens.m))
+		if n != 100 || len(s.Authenticator.tokens.m) != 100 {
+			t.Errorf("index of %d, %d tokens", n, len(s.Authenticator.tokens.m))
 		}
 		for i := range 7 {
-			s.Forget([]signal.Event{{Type: signal.AccountDeleted, Account: signal.AccountID(fmt.Sprint("acc_", i))}})
+			account := signal.AccountID(fmt.Sprint("acc_", i))
+			s.Authenticator.Forget([]signal.Event{{Type: signal.AccountDeleted, Account: account}})
 		}
-		if present, _ := s.keys.size(); present != 0 || len(s.keys.byAccount) != 0 {
-			t.Errorf("%d keys, %d accounts are left", present, len(s.keys.byAccount))
+		if present, _ := s.Authenticator.keys.size(); present != 0 || len(s.Authenticator.keys.byAccount) != 0 {
+			t.Errorf("%d keys, %d accounts are left", present, len(s.Authenticator.keys.byAccount))
 		}
 	})
 }
@@ -389,7 +390,7 @@ func TestCacheIsBounded(t *testing.T) {
 func TestKeysEndWithTheirTime(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
 		secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1",
-			ExpiresAt: s.now().Add(300 * time.Millisecond)})
+			ExpiresAt: s.Accounts.now().Add(300 * time.Millisecond)})
 		if !accepted(t, s, secret) {
 			t.Error("refused in time")
 		}
@@ -407,7 +408,7 @@ func TestKeysEndWithTheirTime(t *testing.T) {
 func TestSessionOfAnotherAccountIsRefused(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
 		session, _ := m.addSession(t, s, "acc_1")
-		token, err := s.jwt.issue("acc_2", session, s.now(), s.now().Add(time.Minute))
+		token, err := s.Authenticator.jwt.issue("acc_2", session, s.Accounts.now(), s.Accounts.now().Add(time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -457,8 +458,8 @@ func TestUsesAreNotedOnceAMinute(t *testing.T) {
 // log of its account.
 func TestChangesReachAllProcesses(t *testing.T) {
 	inBubble(t, Options{}, func(t *testing.T, s *Service, m *memory) {
-		s.announce(t.Context(), []signal.Event{{Type: signal.KeyRevoked, Account: "acc_1", Subject: "key_1"}})
-		if appended := s.events.(*eventLog).take(); len(m.notified) != 1 || len(appended) != 1 {
+		s.announcer.announce(t.Context(), []signal.Event{{Type: signal.KeyRevoked, Account: "acc_1", Subject: "key_1"}})
+		if appended := s.announcer.events.(*eventLog).take(); len(m.notified) != 1 || len(appended) != 1 {
 			t.Errorf("%d events to all processes and %d in the log, want one each", len(m.notified), len(appended))
 		}
 	})
@@ -481,7 +482,7 @@ func TestRunAnnouncesWhatOthersCouldNot(t *testing.T) {
 			e.ID = ""
 			want = append(want, e)
 		}
-		if d := cmp.Diff(want, s.events.(*eventLog).take()); d != "" {
+		if d := cmp.Diff(want, s.announcer.events.(*eventLog).take()); d != "" {
 			t.Errorf("appended (-want +got):\n%s", d)
 		}
 		if d := cmp.Diff(left, m.settled); d != "" {
@@ -497,8 +498,8 @@ func TestManyEventsAreAppendedInParts(t *testing.T) {
 			events = append(events, signal.Event{ID: "evt_1", Type: signal.SessionEnded, Account: "acc_1",
 				Subject: fmt.Sprint("ses_", i)})
 		}
-		s.announce(t.Context(), events)
-		if n := len(s.events.(*eventLog).take()); n != 250 || len(m.settled) != 250 {
+		s.announcer.announce(t.Context(), events)
+		if n := len(s.announcer.events.(*eventLog).take()); n != 250 || len(m.settled) != 250 {
 			t.Errorf("%d appended, %d settled", n, len(m.settled))
 		}
 	})
@@ -507,10 +508,10 @@ func TestManyEventsAreAppendedInParts(t *testing.T) {
 func TestRefusalsAreCounted(t *testing.T) {
 	r := prometheus.NewRegistry()
 	inBubble(t, Options{Metrics: NewMetrics(r)}, func(t *testing.T, s *Service, m *memory) {
-		expired := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1", ExpiresAt: s.now()})
+		expired := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1", ExpiresAt: s.Accounts.now()})
 		session, access := m.addSession(t, s, "acc_1")
-		m.EndSession(t.Context(), "acc_1", session, s.now())
-		_, err := s.Authenticate(t.Context(), "")
+		m.EndSession(t.Context(), "acc_1", session, s.Accounts.now())
+		_, err := s.Authenticator.Authenticate(t.Context(), "")
 		wantCode(t, err, "missing_credentials")
 		for _, token := range []string{"ask_", newKeySecret(), expired, "x.y.z", access} {
 			accepted(t, s, token)
@@ -519,7 +520,7 @@ func TestRefusalsAreCounted(t *testing.T) {
 		accepted(t, s, access)
 		got := map[reason]float64{}
 		for _, why := range reasons {
-			if n := testutil.ToFloat64(s.metrics.failures.WithLabelValues(string(why))); n != 0 {
+			if n := testutil.ToFloat64(s.Authenticator.metrics.failures.WithLabelValues(string(why))); n != 0 {
 				got[why] = n
 			}
 		}

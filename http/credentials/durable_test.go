@@ -18,23 +18,23 @@ func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 		key, token bool // whether it is still accepted
 	}{
 		"key": {func(w *world, k credential.APIKey, _ signal.Principal) error {
-			return w.RevokeKey(t.Context(), k.Account, k.ID)
+			return w.Keys.RevokeKey(t.Context(), k.Account, k.ID)
 		}, false, true},
 		"logout": {func(w *world, _ credential.APIKey, p signal.Principal) error {
-			return w.Logout(t.Context(), p, false)
+			return w.Sessions.Logout(t.Context(), p, false)
 		}, true, false},
 		"logout everywhere": {func(w *world, _ credential.APIKey, p signal.Principal) error {
-			return w.Logout(t.Context(), p, true)
+			return w.Sessions.Logout(t.Context(), p, true)
 		}, true, false},
 		"password, by its user": {func(w *world, _ credential.APIKey, p signal.Principal) error {
 			p.Session = signal.NewSessionIDAt(time.Now()) // another login
-			return w.ChangePassword(t.Context(), p, goodPassword, "four brown foxes")
+			return w.Accounts.ChangePassword(t.Context(), p, goodPassword, "four brown foxes")
 		}, true, false},
 		"password, by the operator": {func(w *world, _ credential.APIKey, p signal.Principal) error {
-			return w.SetPassword(t.Context(), p.Account, "four brown foxes")
+			return w.Accounts.SetPassword(t.Context(), p.Account, "four brown foxes")
 		}, true, false},
 		"account": {func(w *world, _ credential.APIKey, p signal.Principal) error {
-			return w.DeleteAccount(t.Context(), p.Account)
+			return w.Accounts.DeleteAccount(t.Context(), p.Account)
 		}, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -109,7 +109,7 @@ const goodPassword = "three brown foxes"
 
 func (w *world) register(t *testing.T, email string) credential.Account {
 	t.Helper()
-	a, err := w.CreateAccount(t.Context(), email, goodPassword)
+	a, err := w.Accounts.CreateAccount(t.Context(), email, goodPassword)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func (w *world) register(t *testing.T, email string) credential.Account {
 
 func (w *world) login(t *testing.T, email string) Tokens {
 	t.Helper()
-	tokens, err := w.Login(t.Context(), email, goodPassword)
+	tokens, err := w.Sessions.Login(t.Context(), email, goodPassword)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +127,7 @@ func (w *world) login(t *testing.T, email string) Tokens {
 
 func (w *world) refresh(t *testing.T, token string) Tokens {
 	t.Helper()
-	tokens, err := w.Refresh(t.Context(), token)
+	tokens, err := w.Sessions.Refresh(t.Context(), token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,14 +137,14 @@ func (w *world) refresh(t *testing.T, token string) Tokens {
 // wantNoRefresh demands that the refresh token is not valid.
 func (w *world) wantNoRefresh(t *testing.T, token string) {
 	t.Helper()
-	_, err := w.Refresh(t.Context(), token)
+	_, err := w.Sessions.Refresh(t.Context(), token)
 	wantCode(t, err, "invalid_refresh_token")
 }
 
 // key creates a key with all scopes.
 func (w *world) key(t *testing.T, account signal.AccountID, name string) (k credential.APIKey, secret string) {
 	t.Helper()
-	k, secret, err := w.CreateKey(t.Context(), account, name, nil, nil)
+	k, secret, err := w.Keys.CreateKey(t.Context(), account, name, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func (w *world) key(t *testing.T, account signal.AccountID, name string) (k cred
 
 func (w *world) principal(t *testing.T, token string) signal.Principal {
 	t.Helper()
-	p, err := w.Authenticate(t.Context(), token)
+	p, err := w.Authenticator.Authenticate(t.Context(), token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +172,7 @@ func wantCode(t *testing.T, err error, code string) {
 // wantRefused demands that the token is not valid.
 func (w *world) wantRefused(t *testing.T, token string) {
 	t.Helper()
-	_, err := w.Authenticate(t.Context(), token)
+	_, err := w.Authenticator.Authenticate(t.Context(), token)
 	wantCode(t, err, "invalid_token")
 }
 
@@ -329,14 +329,14 @@ func (m *memory) addKey(k credential.APIKey) string {
 // addSession gives the store a session and returns an access token of it.
 func (m *memory) addSession(t *testing.T, s *Service, account signal.AccountID) (signal.SessionID, string) {
 	t.Helper()
-	n := credential.Session{ID: signal.NewSessionIDAt(time.Now()), Account: account, EndsAt: s.now().Add(time.Hour)}
+	n := credential.Session{ID: signal.NewSessionIDAt(time.Now()), Account: account, EndsAt: s.Accounts.now().Add(time.Hour)}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sessions == nil {
 		m.sessions = map[signal.SessionID]credential.Session{}
 	}
 	m.sessions[n.ID] = n
-	token, err := s.jwt.issue(account, n.ID, s.now(), s.now().Add(15*time.Minute))
+	token, err := s.Authenticator.jwt.issue(account, n.ID, s.Accounts.now(), s.Accounts.now().Add(15*time.Minute))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -224,7 +224,7 @@ func TestForgedTokensAreAllAnsweredAlike(t *testing.T) {
 	for _, token := range []string{"x", "ask_x", "ask_" + strings.Repeat("0", 46), "rt_x", "a.b.c", expired,
 		strings.Repeat("y", 10_240)} {
 		// the store is nil: it must not be asked
-		if _, err := s.Authenticate(t.Context(), token); !errors.Is(err, errInvalidToken) {
+		if _, err := s.Authenticator.Authenticate(t.Context(), token); !errors.Is(err, errInvalidToken) {
 			t.Errorf("%.20q: %v", token, err)
 		}
 	}

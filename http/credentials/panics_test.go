@@ -30,10 +30,10 @@ func TestALookupThatPanicsFailsAndTheNextIsAnswered(t *testing.T) {
 	m := &memory{}
 	s := New(&panickingStore{memory: m}, &eventLog{}, testKeys(), Options{})
 	secret := m.addKey(credential.APIKey{ID: "key_1", Account: "acc_1"})
-	if _, err := s.Authenticate(t.Context(), secret); !errors.Is(err, panics.ErrPanicked) {
+	if _, err := s.Authenticator.Authenticate(t.Context(), secret); !errors.Is(err, panics.ErrPanicked) {
 		t.Errorf("the question that panicked ends with %v", err)
 	}
-	if _, err := s.Authenticate(t.Context(), secret); err != nil {
+	if _, err := s.Authenticator.Authenticate(t.Context(), secret); err != nil {
 		t.Errorf("the next one: %v", err)
 	}
 }
@@ -84,7 +84,7 @@ func TestMaintenanceGoesOnAfterAPanic(t *testing.T) {
 		go func() { done <- s.Run(ctx) }()
 		for range 2 { // the uses of the first call are lost
 			secret := m.addKey(credential.APIKey{ID: signal.NewKeyID(), Account: "acc_1"})
-			if _, err := s.Authenticate(t.Context(), secret); err != nil {
+			if _, err := s.Authenticator.Authenticate(t.Context(), secret); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(2 * time.Minute)

@@ -12,7 +12,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
-	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
 // Defaults of the options, after the API decisions.
@@ -36,6 +35,8 @@ type Store interface {
 	sessionStore
 	lockStore
 	keyStore
+	keyReader
+	sessionReader
 	outbox
 }
 
@@ -61,24 +62,16 @@ type Options struct {
 	Metrics          *Metrics
 }
 
-// Service authenticates callers and changes their credentials.
+// Service has what authenticates callers and what changes their credentials.
 type Service struct {
-	store   Store
-	events  Log
-	jwt     *tokenIssuer
-	hashes  *hasher
-	o       Options
-	log     *slog.Logger
-	metrics *Metrics
+	Authenticator *Authenticator
+	Accounts      *Accounts
+	Sessions      *Sessions
+	Keys          *Keys
+	Locks         *Locks
 
-	keys     *cache[credential.Digest, keyState]
-	sessions *cache[signal.SessionID, sessionState]
-	// tokens are the principals of access tokens with a valid signature. Each use checks
-	// whether the token has expired and whether its session has ended.
-	tokens  *bounded[credential.Digest, signal.Principal]
-	lookups *tasks.Group // in the store, which callers share
-
-	uses keyUses
+	announcer *announcer
+	log       *slog.Logger
 }
 
 // New returns a service. The first of keys signs access tokens, all verify them; without
@@ -105,27 +98,25 @@ func New(store Store, events Log, keys []credential.NamedKey, o Options) *Servic
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	lookups := &tasks.Group{}
+	log := o.Log.With("component", "credentials")
+	// Times are stored in milliseconds.
+	now := func() time.Time { return o.Now().UTC().Truncate(time.Millisecond) }
+	jwt := newTokenIssuer(keys, o.Issuer, o.Audience, o.Now)
+	hashes := newHasher(o.Password, o.HashesAtOnce, o.HashQueue)
+	audit := auditLog{log}
+	authenticator := newAuthenticator(store, jwt, o)
+	announcer := &announcer{store, events, authenticator.Forget, now, log}
+	locks := &Locks{store, o.Lock, audit, o.Metrics, now}
 	return &Service{
-		store:    store,
-		events:   events,
-		o:        o,
-		log:      o.Log.With("component", "credentials"),
-		metrics:  o.Metrics,
-		jwt:      newTokenIssuer(keys, o.Issuer, o.Audience, o.Now),
-		hashes:   newHasher(o.Password, o.HashesAtOnce, o.HashQueue),
-		keys:     newCache[credential.Digest, keyState](o.Cached, o.Log, lookups),
-		sessions: newCache[signal.SessionID, sessionState](o.Cached, o.Log, lookups),
-		tokens:   newBounded[credential.Digest, signal.Principal](o.Cached),
-		lookups:  lookups,
+		Authenticator: authenticator,
+		Accounts:      &Accounts{store, hashes, locks, announcer, audit, now},
+		Sessions:      &Sessions{store, hashes, locks, jwt, announcer, audit, o},
+		Keys:          &Keys{store, announcer, audit, now},
+		Locks:         locks,
+		announcer:     announcer,
+		log:           log,
 	}
 }
-
-// Close ends the lookups in flight and waits for them. Later ones fail with KindUnavailable.
-func (s *Service) Close(ctx context.Context) error { return s.lookups.Close(ctx) }
-
-// now returns the time as it is stored: milliseconds, UTC.
-func (s *Service) now() time.Time { return s.o.Now().UTC().Truncate(time.Millisecond) }
 
 // Intervals of the work in the background.
 const (
@@ -146,25 +137,18 @@ func (s *Service) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
 			defer cancel()
-			s.guard(func() { s.storeUses(last) })
+			s.guard(func() { s.Authenticator.storeUses(last) })
 			return nil
 		case <-ticker.C:
 		}
-		s.guard(func() { s.storeUses(ctx) })
+		s.guard(func() { s.Authenticator.storeUses(ctx) })
 		if n%sweepEvery == 0 {
-			s.guard(func() { s.sweep(ctx) })
+			s.guard(func() { s.announcer.sweep(ctx) })
 		}
 		if n%pruneEvery == 0 {
-			s.guard(s.prune)
+			s.guard(s.Authenticator.prune)
 		}
 	}
 }
 
 func (s *Service) guard(f func()) { panics.Guard(s.log, panics.Credentials, f) }
-
-func (s *Service) prune() {
-	s.keys.prune()
-	s.sessions.prune()
-	now := s.o.Now()
-	s.tokens.removeIf(func(p signal.Principal) bool { return !now.Before(p.ExpiresAt) })
-}

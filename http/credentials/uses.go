@@ -1,7 +1,6 @@
 package credentials
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,16 +65,5 @@ func (u *keyUses) putBack(uses map[credential.Digest]time.Time) {
 		if u.waiting[d].Before(at) {
 			u.waiting[d] = at
 		}
-	}
-}
-
-func (s *Service) storeUses(ctx context.Context) {
-	uses := s.uses.take()
-	if len(uses) == 0 {
-		return
-	}
-	if err := s.store.NoteKeyUses(ctx, uses); err != nil {
-		s.uses.putBack(uses)
-		s.log.Warn("uses of API keys are not stored yet", "err", err)
 	}
 }

@@ -38,7 +38,7 @@ func (s *Store) StoreAudits(ctx context.Context, p int, at time.Time, results ma
 	for account, result := range results {
 		values = append(values, string(account), append([]byte{codec.Version}, result...))
 	}
-	_, err := s.Change(ctx, s.ConfirmKey(p), replaceScript, []string{s.AuditKey(p)}, values...)
+	_, err := s.Durable.Change(ctx, s.ConfirmKey(p), replaceScript, []string{s.AuditKey(p)}, values...)
 	return redisclient.Failed(err, "store audit of partition %d", p)
 }
 

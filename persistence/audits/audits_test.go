@@ -21,9 +21,7 @@ func TestResultsOfAudits(t *testing.T) {
 	storetest.WantKind(t, "before the first audit", err, signal.KindNotFound)
 	at := time.UnixMilli(1795253400123).UTC()
 	for _, results := range []map[signal.AccountID][]byte{{mine: []byte("a"), other: []byte("b")}, {mine: []byte("c")}} {
-		if err := s.StoreAudits(t.Context(), 1, at, results); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, s.StoreAudits(t.Context(), 1, at, results))
 		for _, account := range []signal.AccountID{mine, other} {
 			got, result, err := s.Audit(t.Context(), account)
 			if string(result) != string(results[account]) || !got.Equal(at) || err != nil {
@@ -35,3 +33,10 @@ func TestResultsOfAudits(t *testing.T) {
 		t.Errorf("at %v, %v", got, err)
 	}
 }
+
+func TestTheStoreInsideAProcess(t *testing.T) {
+	t.Parallel()
+	redistest.RunInProcess(t, 1, nil)
+}
+
+func TestMain(m *testing.M) { storetest.Main(m) }

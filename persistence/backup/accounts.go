@@ -11,24 +11,38 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-// saveOutbox comes after the logs and before the accounts.
-func (s *saver) saveOutbox(ctx context.Context) error {
-	outbox, err := s.RDB.ZRangeWithScores(ctx, s.OutboxKey(), 0, -1).Result()
-	for _, z := range outbox {
-		if err == nil {
-			err = s.add(kindOutbox, texts(member(z), score(z))...)
-		}
-	}
-	return err
+// accountsAtOnce is how many accounts, or jobs of one, are read in one round trip.
+const accountsAtOnce = 100
+
+const (
+	kindAccount kind = 23 // account, score, then field and value of each
+	kindKeysOf  kind = 24 // account, then field and value of each
+	kindAPIKey  kind = 25 // digest, then field and value of each
+	kindOutbox  kind = 22 // member and score of each
+)
+
+var accounts = section{
+	keys: []string{"{auth}:account:ACCOUNT", "{auth}:accounts", "{auth}:email:EMAIL", "{auth}:key:DIGEST",
+		"{auth}:keys:ACCOUNT", "{pNN}:job:JOB", "{pNN}:jobs:ACCOUNT", "{pNN}:jobs:ACCOUNT:STATUS", "{pNN}:jobs:ACCOUNT:ended",
+		"{pNN}:jobqueue"},
+	save: saveAccounts,
+	records: []record{
+		{kind: kindAccount, fields: 2, names: 1, load: loadAccount},
+		{kind: kindKeysOf, fields: 1, names: 1,
+			load: toHash(func(t *target, f fields) string { return t.APIKeysOfKey(f.account(0)) }, 1)},
+		{kind: kindAPIKey, fields: 1, names: 1,
+			load: toHash(func(t *target, f fields) string { return t.APIKeyKey(f.text(0)) }, 1)},
+		{kind: kindJob, fields: 7, names: 2, load: loadJob},
+	},
 }
 
 // saveAccounts saves accounts with their keys and jobs.
-func (s *saver) saveAccounts(ctx context.Context) error {
-	accounts, err := s.RDB.ZRangeWithScores(ctx, s.AccountsKey(), 0, -1).Result()
+func saveAccounts(ctx context.Context, s *source) error {
+	all, err := s.RDB.ZRangeWithScores(ctx, s.AccountsKey(), 0, -1).Result()
 	if err != nil {
 		return err
 	}
-	for group := range slices.Chunk(accounts, accountsAtOnce) {
+	for group := range slices.Chunk(all, accountsAtOnce) {
 		var records, keys []*redis.MapStringStringCmd
 		var jobs []*redis.StringSliceCmd
 		pipe := s.RDB.Pipeline()
@@ -46,13 +60,13 @@ func (s *saver) saveAccounts(ctx context.Context) error {
 				continue // deleted since
 			}
 			account := signal.AccountID(member(z))
-			if err := s.add(kindAccount, pairs([]string{string(account), score(z)}, records[i].Val())...); err != nil {
+			if err := s.add(kindAccount, account, z.Score, records[i].Val()); err != nil {
 				return err
 			}
-			if err := s.saveKeys(ctx, account, keys[i].Val()); err != nil {
+			if err := saveKeys(ctx, s, account, keys[i].Val()); err != nil {
 				return err
 			}
-			if err := s.saveJobs(ctx, account, jobs[i].Val()); err != nil {
+			if err := saveJobs(ctx, s, account, jobs[i].Val()); err != nil {
 				return err
 			}
 		}
@@ -60,8 +74,21 @@ func (s *saver) saveAccounts(ctx context.Context) error {
 	return nil
 }
 
+func loadAccount(ctx context.Context, t *target, f fields) error {
+	account := f.account(0)
+	t.accounts[account] = true
+	t.pipe.ZAdd(ctx, t.AccountsKey(), redis.Z{Score: f.score(1), Member: f.text(0)})
+	t.pipe.HSet(ctx, t.AccountKey(account), f.args(2)...)
+	for i := 2; i+1 < len(f); i += 2 {
+		if f.text(i) == "email" {
+			t.pipe.Set(ctx, t.EmailKey(f.text(i+1)), f.text(0), 0)
+		}
+	}
+	return nil
+}
+
 // saveKeys saves the API keys of an account, by their names and ids.
-func (s *saver) saveKeys(ctx context.Context, account signal.AccountID, index map[string]string) error {
+func saveKeys(ctx context.Context, s *source, account signal.AccountID, index map[string]string) error {
 	kept := map[string]string{}
 	for field, digest := range index {
 		id, ok := strings.CutPrefix(field, "id:")
@@ -76,40 +103,21 @@ func (s *saver) saveKeys(ctx context.Context, account signal.AccountID, index ma
 			continue // revoked since
 		}
 		kept[field], kept["name:"+record["name"]] = digest, id
-		if err := s.add(kindAPIKey, pairs([]string{digest}, record)...); err != nil {
+		if err := s.add(kindAPIKey, digest, record); err != nil {
 			return err
 		}
 	}
 	if len(kept) == 0 {
 		return nil
 	}
-	return s.add(kindKeysOf, pairs([]string{string(account)}, kept)...)
+	return s.add(kindKeysOf, account, kept)
 }
 
-func (l *loader) outbox(ctx context.Context, f [][]byte) error {
-	l.pipe.ZAdd(ctx, l.OutboxKey(), redis.Z{Score: scoreOf(f[1]), Member: string(f[0])})
-	return nil
-}
-
-func (l *loader) account(ctx context.Context, f [][]byte) error {
-	account := signal.AccountID(f[0])
-	l.accounts[account] = true
-	l.pipe.ZAdd(ctx, l.AccountsKey(), redis.Z{Score: scoreOf(f[1]), Member: string(f[0])})
-	l.pipe.HSet(ctx, l.AccountKey(account), values(f[2:])...)
-	for i := 2; i+1 < len(f); i += 2 {
-		if string(f[i]) == "email" {
-			l.pipe.Set(ctx, l.EmailKey(string(f[i+1])), string(f[0]), 0)
-		}
-	}
-	return nil
-}
-
-func (l *loader) keysOf(ctx context.Context, f [][]byte) error {
-	l.pipe.HSet(ctx, l.APIKeysOfKey(signal.AccountID(f[0])), values(f[1:])...)
-	return nil
-}
-
-func (l *loader) apiKey(ctx context.Context, f [][]byte) error {
-	l.pipe.HSet(ctx, l.APIKeyKey(string(f[0])), values(f[1:])...)
-	return nil
+// outbox comes after the logs and before the accounts.
+var outbox = section{
+	keys: []string{"{auth}:outbox"},
+	save: func(ctx context.Context, s *source) error { return s.addSortedSet(ctx, s.OutboxKey(), kindOutbox) },
+	records: []record{
+		{kind: kindOutbox, fields: 1, load: toSorted(func(t *target, _ fields) string { return t.OutboxKey() }, 0)},
+	},
 }

@@ -29,7 +29,7 @@ func TestSeldomKeysAreCopied(t *testing.T) {
 	p := c.Partition(account)
 	logs := eventlog.New(c)
 	log := storetest.Closing(t, eventlog.NewLog(logs, eventlog.LogOptions{}))
-	hook, err := deliveries.New(logs, log).Register(ctx, storetest.Webhook(account), 1, nil)
+	hook, err := deliveries.New(c, log).Settings.Register(ctx, storetest.Webhook(account), 1, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,8 +59,8 @@ func TestSeldomKeysAreCopied(t *testing.T) {
 	seeds.HSet(ctx, c.CountersignedKey(0), "a witness", "its checkpoint")
 	seeds.Set(ctx, c.CheckpointKey(0), "a checkpoint", 0)
 	seeds.ZAdd(ctx, c.OutboxKey(), storetest.DueAt(hour, "an event"))
-	seeds.Set(ctx, c.Named("{weather}:archive"), "days", 0)
-	seeds.Set(ctx, c.Named("{weather}:forecast"), "days", time.Hour)
+	seeds.Set(ctx, c.WeatherKey("archive"), "days", 0)
+	seeds.Set(ctx, c.WeatherKey("forecast"), "days", time.Hour)
 	seeds.XTrimMaxLen(ctx, c.EventsKey(p), 0)
 	for _, id := range []string{"7-1", "8-1"} {
 		seeds.XAdd(ctx, &redis.XAddArgs{Stream: c.MarketNewsKey(), ID: id, Values: []string{"n", "news"}})

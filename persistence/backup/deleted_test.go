@@ -27,7 +27,7 @@ func TestAccountDeletedMeanwhileIsErased(t *testing.T) {
 	log := storetest.Closing(t, eventlog.NewLog(eventlog.New(c), eventlog.LogOptions{}))
 	seeds := map[string]func(a signal.AccountID, p int) error{
 		"webhook": func(a signal.AccountID, p int) error {
-			if _, err := deliveries.New(eventlog.New(c), log).Register(ctx, storetest.Webhook(a), 1, nil); err != nil {
+			if _, err := deliveries.New(c, log).Settings.Register(ctx, storetest.Webhook(a), 1, nil); err != nil {
 				return err
 			}
 			return from.Client().XTrimMaxLen(ctx, c.EventsKey(p), 0).Err()

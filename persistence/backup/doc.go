@@ -4,8 +4,8 @@
 // # What a backup has
 //
 // Accounts and API keys, webhooks and schedules, signals (the log and the open ones), events, the record, jobs,
-// replies to repeated requests, pending deliveries and mails, the market with how past entries ended. records.go
-// has all keys, and why some are not kept: logins, the history of deliveries, what belongs to processes.
+// replies to repeated requests, pending deliveries and mails, the market with how past entries ended. keys.go has
+// what is not kept, and why: logins, the history of deliveries, what belongs to processes.
 //
 // # What fits together
 //
@@ -35,12 +35,7 @@
 //
 // # Where to read
 //
-// Save has the order of the sections, and Load sends each record by its kind to the function that restores it (rows).
-// records.go has the kinds, file.go the bytes. How a subject is saved stands beside how it is restored:
-//
-//   - partitions.go, open.go: the cut, and what agrees with it
-//   - logs.go, merge.go, leaves.go: events, signals, the record
-//   - settings.go, deliveries.go: webhooks and schedules, what is to be sent
-//   - accounts.go, jobs.go: accounts and API keys, jobs and replies
-//   - market.go: what is kept as it is, mostly of the market
+// sections.go has the sections in their order. The file of each has the keys that it keeps, the kinds of its records, how
+// they are saved and, beside it, how they are restored. source.go and target.go are the two installations, file.go has
+// the bytes, and keys.go what is not kept.
 package backup

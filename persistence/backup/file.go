@@ -9,31 +9,33 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
 )
 
-// A file is a line with its version and a stream of zstd: records, and behind each section its
-// number of records and their SHA-256. The last record has the number of sections and the SHA-256
-// of these sums. A record is a kind, the number of its fields, and each of these behind its length.
+// A file is a line with its version and a stream of zstd: records, of which the last one has their number and their
+// SHA-256. A record is its size, its kind, and each of its fields behind its length.
 const (
 	// Version is the version of the format that this build writes, and the newest that it reads.
 	Version = 1
 	magic   = "agentsignal backup "
 
-	// maxRecord bounds the bytes of a record, and maxFields its fields.
+	// maxRecord bounds the bytes of a record.
 	maxRecord = 64 << 20
-	maxFields = 1 << 16
 	// maxWindow bounds the memory that a file may demand of its reader.
 	maxWindow = 32 << 20
 )
 
-// Kinds of records that are not of the store. The others are in records.go.
+// kind is the kind of a record. The numbers never change; they stand with the sections. Numbers and times are decimal,
+// in ms; a partition is one of the installation that was copied.
+type kind byte
+
 const (
-	kindSection kind = 254
-	kindEnd     kind = 255
+	kindHeader kind = 1 // header as JSON
+	kindEnd    kind = 255
 )
 
 // ErrNewer reports a file of a later build, and ErrDamaged one that was cut short or changed.
@@ -47,10 +49,8 @@ type writer struct {
 	compressed *zstd.Encoder
 	out        *bufio.Writer
 	buffer     []byte
-	section    hash.Hash
-	records    int // of the section
-	sections   int
-	all        hash.Hash // of the sums of sections
+	records    int
+	sum        hash.Hash
 }
 
 // newWriter begins a file.
@@ -63,40 +63,31 @@ func newWriter(w io.Writer) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &writer{compressed: compressed, out: bufio.NewWriterSize(compressed, 1<<16), section: sha256.New(),
-		all: sha256.New()}, nil
+	return &writer{compressed: compressed, out: bufio.NewWriterSize(compressed, 1<<16), sum: sha256.New()}, nil
 }
 
-// add appends a record to the section.
-func (w *writer) add(k kind, fields ...[]byte) error {
-	b := binary.AppendUvarint(append(w.buffer[:0], byte(k)), uint64(len(fields)))
-	for _, f := range fields {
-		b = append(binary.AppendUvarint(b, uint64(len(f))), f...)
+// add appends a record.
+func (w *writer) add(k kind, f fields) error {
+	b := append(w.buffer[:0], byte(k))
+	for _, field := range f {
+		b = append(binary.AppendUvarint(b, uint64(len(field))), field...)
 	}
 	w.buffer = b
-	if len(fields) > maxFields || len(b) > maxRecord {
-		return fmt.Errorf("a record of kind %d has %d fields and %d bytes", k, len(fields), len(b))
+	if len(b) > maxRecord {
+		return fmt.Errorf("a record of kind %d has %d bytes", k, len(b))
 	}
-	w.section.Write(b)
+	w.sum.Write(b)
 	w.records++
-	_, err := w.out.Write(b)
-	return err
-}
-
-// end ends a section.
-func (w *writer) end() error {
-	sum := w.section.Sum(nil)
-	err := w.add(kindSection, number(w.records), sum)
-	w.all.Write(sum)
-	w.section.Reset()
-	w.records = 0
-	w.sections++
+	_, err := w.out.Write(binary.AppendUvarint(w.out.AvailableBuffer(), uint64(len(b))))
+	if err == nil {
+		_, err = w.out.Write(b)
+	}
 	return err
 }
 
 // close ends the file.
 func (w *writer) close() error {
-	err := w.add(kindEnd, number(w.sections), w.all.Sum(nil))
+	err := w.add(kindEnd, fieldsOf(w.records, w.sum.Sum(nil)))
 	return errors.Join(err, w.out.Flush(), w.compressed.Close())
 }
 
@@ -105,11 +96,9 @@ type reader struct {
 	compressed *zstd.Decoder
 	in         *bufio.Reader
 	buffer     bytes.Buffer
-	fields     [][]byte
-	section    hash.Hash
+	fields     fields
 	records    int
-	sections   int
-	all        hash.Hash
+	sum        hash.Hash
 }
 
 // newReader reads the first line of a file. ErrNewer, ErrDamaged.
@@ -135,114 +124,75 @@ func newReader(r io.Reader) (*reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &reader{compressed: compressed, in: bufio.NewReaderSize(compressed, 1<<16), section: sha256.New(),
-		all: sha256.New()}, nil
+	return &reader{compressed: compressed, in: bufio.NewReaderSize(compressed, 1<<16), sum: sha256.New()}, nil
 }
 
 // close frees the memory of r.
 func (r *reader) close() { r.compressed.Close() }
 
-// next returns the next record of the store. Its fields are valid until the next call. It returns io.EOF
-// behind the last one, if the file is complete and has the sums that it had when it was written, else
-// ErrDamaged.
-func (r *reader) next() (kind, [][]byte, error) {
-	for {
-		k, fields, err := r.read()
-		if err != nil {
-			return 0, nil, fmt.Errorf("%w (%w)", ErrDamaged, err)
+// next returns the next record. Its fields are valid until the next call. It returns io.EOF behind the last one, if
+// the file is complete and has the sum that it had when it was written, else ErrDamaged.
+func (r *reader) next() (kind, fields, error) {
+	k, f, err := r.read()
+	if err != nil {
+		if errors.Is(err, io.EOF) { // which is not the end of a file
+			err = io.ErrUnexpectedEOF
 		}
-		switch k {
-		case kindSection:
-			sum := r.section.Sum(nil)
-			if !equal(fields, number(r.records), sum) {
-				return 0, nil, fmt.Errorf("%w (section %d)", ErrDamaged, r.sections)
-			}
-			r.all.Write(sum)
-			r.section.Reset()
-			r.records = 0
-			r.sections++
-		case kindEnd:
-			if r.records > 0 || !equal(fields, number(r.sections), r.all.Sum(nil)) {
-				return 0, nil, fmt.Errorf("%w (end)", ErrDamaged)
-			}
-			if _, err := r.in.ReadByte(); err != io.EOF {
-				return 0, nil, fmt.Errorf("%w (something follows its end)", ErrDamaged)
-			}
-			return 0, nil, io.EOF
-		default:
-			r.section.Write(r.buffer.Bytes())
-			r.records++
-			return k, fields, nil
+		return 0, nil, fmt.Errorf("%w (%w)", ErrDamaged, err)
+	}
+	if k != kindEnd {
+		r.sum.Write(r.buffer.Bytes())
+		r.records++
+		return k, f, nil
+	}
+	if !slices.EqualFunc(f, fieldsOf(r.records, r.sum.Sum(nil)), bytes.Equal) {
+		return 0, nil, fmt.Errorf("%w (end)", ErrDamaged)
+	}
+	if _, err := r.in.ReadByte(); err != io.EOF {
+		return 0, nil, fmt.Errorf("%w (something follows its end)", ErrDamaged)
+	}
+	return 0, nil, io.EOF
+}
+
+// each calls f for all records that are left.
+func (r *reader) each(f func(k kind, f fields) error) error {
+	for {
+		k, fields, err := r.next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = f(k, fields)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
 // read reads a record into the buffer.
-func (r *reader) read() (kind, [][]byte, error) {
+func (r *reader) read() (kind, fields, error) {
+	size, err := binary.ReadUvarint(r.in)
+	if err != nil {
+		return 0, nil, err
+	}
+	if size < 1 || size > maxRecord {
+		return 0, nil, fmt.Errorf("a record has %d bytes", size)
+	}
 	r.buffer.Reset()
-	first, err := r.in.ReadByte()
-	if err != nil {
-		return 0, nil, unexpected(err)
+	// It grows with what is read, whatever size a damaged file has.
+	if _, err := io.CopyN(&r.buffer, r.in, int64(size)); err != nil {
+		return 0, nil, err
 	}
-	r.buffer.WriteByte(first)
-	n, err := r.uvarint()
-	if err == nil && n > maxFields {
-		err = fmt.Errorf("a record has %d fields", n)
-	}
-	ends := make([]int, 0, min(n, 16))
-	starts := make([]int, 0, min(n, 16))
-	for ; n > 0 && err == nil; n-- {
-		var size uint64
-		if size, err = r.uvarint(); err != nil {
-			break
-		}
-		if size > uint64(maxRecord-min(maxRecord, r.buffer.Len())) {
-			err = errors.New("a record is too long")
-			break
-		}
-		starts = append(starts, r.buffer.Len())
-		// It grows with what is read, whatever size a damaged file has.
-		_, err = io.CopyN(&r.buffer, r.in, int64(size))
-		ends = append(ends, r.buffer.Len())
-	}
-	if err != nil {
-		return 0, nil, unexpected(err)
-	}
+	b := r.buffer.Bytes()
 	r.fields = r.fields[:0]
-	for i := range ends {
-		r.fields = append(r.fields, r.buffer.Bytes()[starts[i]:ends[i]])
-	}
-	return kind(first), r.fields, nil
-}
-
-// uvarint reads a number, and appends its bytes to the buffer.
-func (r *reader) uvarint() (uint64, error) {
-	n, err := binary.ReadUvarint(r.in)
-	if err == nil {
-		r.buffer.Write(binary.AppendUvarint(nil, n))
-	}
-	return n, err
-}
-
-// unexpected returns err, which is no end of the file.
-func unexpected(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-func equal(fields [][]byte, want ...[]byte) bool {
-	if len(fields) != len(want) {
-		return false
-	}
-	for i := range want {
-		if !bytes.Equal(fields[i], want[i]) {
-			return false
+	for rest := b[1:]; len(rest) > 0; {
+		length, n := binary.Uvarint(rest)
+		if n <= 0 || length > uint64(len(rest)-n) {
+			return 0, nil, errors.New("a field is longer than its record")
 		}
+		r.fields = append(r.fields, rest[n:n+int(length)])
+		rest = rest[n+int(length):]
 	}
-	return true
+	return kind(b[0]), r.fields, nil
 }
-
-// number returns n as a field.
-func number[N int | int64](n N) []byte { return strconv.AppendInt(nil, int64(n), 10) }

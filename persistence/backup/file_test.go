@@ -23,28 +23,26 @@ func TestEveryKindOfKeyIsKnown(t *testing.T) {
 	}
 	var table, known []string
 	row := regexp.MustCompile(`(?m)^//\t(\S+)\s+(?:stream|hash|string|zset|set)\s`)
-	variable := regexp.MustCompile(`\b[A-Z]{2,}\b`)
 	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
-		table = append(table, variable.ReplaceAllString(m[1], "*"))
+		table = append(table, m[1])
 	}
 	for _, k := range keyKinds {
-		known = append(known, variable.ReplaceAllString(k.name, "*"))
+		known = append(known, k.row)
 	}
 	slices.Sort(table)
 	slices.Sort(known)
-	known = slices.Compact(known)
 	if d := cmp.Diff(table, known); d != "" {
-		t.Errorf("kinds of keys in doc.go (-) and those that backups know (+):\n%s", d)
+		t.Errorf("kinds of keys in doc.go (-) and those that backups know, each once (+):\n%s", d)
 	}
-	for _, k := range []redisclient.Keys{{}, redisclient.Installation{Partitions: 200, Even: true}.Keys()} {
+	for _, k := range []redisclient.Keys{{}, redisclient.NewKeys(200)} {
 		if kept, _, known := Kept(k.JobsEndedKey(7, "acc_1")); !kept || !known {
 			t.Error("a known key is not kept")
 		}
 		if kept, why, known := Kept(k.OwnerKey(7)); kept || why == "" || !known {
 			t.Error("a lease is kept")
 		}
-		if key := k.BarsKey("A}:B", "1h"); k.Named(redisclient.Former(key)) != key {
-			t.Errorf("%s is renamed to %s", key, k.Named(redisclient.Former(key)))
+		if m := ofBars.FindStringSubmatch(k.BarsKey("A}:B", "1h")); m == nil || m[1] != "1h" || m[2] != "A}:B" {
+			t.Errorf("the key of bars is %q", m)
 		}
 	}
 	if _, _, known := Kept("{pNN}:new"); known {
@@ -53,18 +51,15 @@ func TestEveryKindOfKeyIsKnown(t *testing.T) {
 }
 
 // fileOf returns a file of records.
-func fileOf(tb testing.TB, sections ...[]string) []byte {
+func fileOf(tb testing.TB, texts ...string) []byte {
 	tb.Helper()
 	var b bytes.Buffer
 	w, err := newWriter(&b)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	for _, s := range sections {
-		for _, text := range s {
-			err = errors.Join(err, w.add(kindString, texts("{weather}:"+text, "0", text)...))
-		}
-		err = errors.Join(err, w.end())
+	for _, text := range texts {
+		err = errors.Join(err, w.add(kindWeather, fieldsOf(text, 0, text)))
 	}
 	if err = errors.Join(err, w.close()); err != nil {
 		tb.Fatal(err)
@@ -89,9 +84,20 @@ func readAll(file []byte) (records int, err error) {
 	}
 }
 
+func TestEveryKindOfRecordHasANumberOfItsOwn(t *testing.T) {
+	t.Parallel()
+	n := 0
+	for _, s := range sections() {
+		n += len(s.records)
+	}
+	if n != len(records) || records[kindHeader].load != nil || records[kindEnd].load != nil {
+		t.Errorf("there are %d kinds with %d numbers", n, len(records))
+	}
+}
+
 func TestDamagedFilesAreRefused(t *testing.T) {
 	t.Parallel()
-	file := fileOf(t, []string{"a", "b"}, nil, []string{"c"})
+	file := fileOf(t, "a", "b", "c")
 	if n, err := readAll(file); n != 3 || err != nil {
 		t.Fatalf("read %d records, %v", n, err)
 	}
@@ -114,7 +120,7 @@ func TestDamagedFilesAreRefused(t *testing.T) {
 }
 
 func FuzzCheck(f *testing.F) {
-	file := fileOf(f, []string{"a"}, []string{"b", "c"})
+	file := fileOf(f, "a", "b", "c")
 	f.Add(file)
 	f.Add(file[:len(file)/2])
 	f.Add([]byte("agentsignal backup 1\n"))

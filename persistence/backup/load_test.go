@@ -31,13 +31,13 @@ func backupOf(tb testing.TB, records ...written) []byte {
 	var b bytes.Buffer
 	w, err := newWriter(&b)
 	text, e := json.Marshal(header{time.Unix(1, 0), "test", 3, codec.Version})
-	if err = errors.Join(err, e, w.add(kindHeader, text)); err != nil {
+	if err = errors.Join(err, e, w.add(kindHeader, fieldsOf(text))); err != nil {
 		tb.Fatal(err)
 	}
 	for _, r := range records {
-		err = errors.Join(err, w.add(r.kind, texts(r.fields...)...))
+		err = errors.Join(err, w.add(r.kind, fieldsOf(r.fields)))
 	}
-	if err = errors.Join(err, w.end(), w.close()); err != nil {
+	if err = errors.Join(err, w.close()); err != nil {
 		tb.Fatal(err)
 	}
 	return b.Bytes()
@@ -52,14 +52,14 @@ func TestAFailedRestoreNamesItsCause(t *testing.T) {
 		_, err := Load(t.Context(), c, bytes.NewReader(backupOf(t, records...)))
 		return err
 	}
-	must(t, load(written{kindString, []string{"{weather}:x", "0", "days"}}))
+	must(t, load(written{kindWeather, []string{"x", "0", "days"}}))
 	server.Client().FlushAll(t.Context())
 	for name, r := range map[string]written{
 		"a kind that is not known":   {200, []string{"x"}},
 		"a value that is not valid":  {kindJob, []string{"acc_1", "job_1", "0", "x", "", "", ""}},
 		"a reply without a position": {kindDelivery, []string{"acc_1", "wh_1", "m", "1", "r", "b"}},
-		"what Redis does not take":   {kindEntry, []string{"{market}:news", "0-0", "n", "news"}},
-		"a hash without a value":     {kindHash, []string{"{market}:state", "field"}},
+		"what Redis does not take":   {kindEntry, []string{"news", "0-0", "n", "news"}},
+		"a hash without a value":     {kindHash, []string{"state", "field"}},
 	} {
 		if err := load(r); !errors.Is(err, ErrDamaged) || signal.KindOf(err) == signal.KindUnavailable {
 			t.Errorf("%s: %v", name, err)
@@ -67,7 +67,7 @@ func TestAFailedRestoreNamesItsCause(t *testing.T) {
 	}
 	must(t, Begin(t.Context(), c))
 	server.Kill()
-	_, err := Load(t.Context(), c, bytes.NewReader(backupOf(t, written{kindString, []string{"{weather}:x", "0", "y"}})))
+	_, err := Load(t.Context(), c, bytes.NewReader(backupOf(t, written{kindWeather, []string{"x", "0", "y"}})))
 	storetest.WantKind(t, "without Redis", err, signal.KindUnavailable)
 }
 
@@ -103,21 +103,22 @@ func TestARestoreWritesOurKeysOnly(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
 	c := storetest.Client(t, redisclient.Options{URL: server.URL(), Partitions: 3})
-	foreign := []string{"theirs", "{market}:feeder", "{auth}:session:x", "{node}:installation", "{market}:bars:9h:BTC",
-		"{market}:bars:1h:", "{weather}:", "market:ticks", "{p00}:epoch", ""}
-	for _, r := range []written{{kindString, []string{"", "0", "x"}}, {kindHash, []string{"", "f", "x"}},
-		{kindSortedSet, []string{"", "1", "x"}}, {kindEntry, []string{"", "1-1", "f", "x"}},
-		{kindStreamEnd, []string{"", "1-1", "1", "0-0"}}} {
-		for _, key := range foreign {
-			r.fields[0] = key
-			file := backupOf(t, r)
-			if _, err := Check(bytes.NewReader(file), nil); !errors.Is(err, ErrDamaged) {
-				t.Errorf("kind %d of the key %q is valid: %v", r.kind, key, err)
-			}
-			must(t, Begin(t.Context(), c))
-			if _, err := Load(t.Context(), c, bytes.NewReader(file)); !errors.Is(err, ErrDamaged) {
-				t.Errorf("kind %d of the key %q is loaded: %v", r.kind, key, err)
-			}
+	foreign := []string{"theirs", "{market}:feeder", "feeder", "{market}:state", "outcomes:9h", "outcomebars:", ""}
+	records := []written{{kindWeather, []string{"", "0", "x"}}, {kindBars, []string{"1h", "", "x", "1"}}}
+	for _, name := range foreign {
+		records = append(records, written{kindHash, []string{name, "f", "x"}},
+			written{kindEntry, []string{name, "1-1", "f", "x"}},
+			written{kindStreamEnd, []string{name, "1-1", "1", "0-0"}},
+			written{kindBars, []string{name, "BTC", "x", "1"}})
+	}
+	for _, r := range records {
+		file := backupOf(t, r)
+		if _, err := Check(bytes.NewReader(file), nil); !errors.Is(err, ErrDamaged) {
+			t.Errorf("kind %d of %q is valid: %v", r.kind, r.fields, err)
+		}
+		must(t, Begin(t.Context(), c))
+		if _, err := Load(t.Context(), c, bytes.NewReader(file)); !errors.Is(err, ErrDamaged) {
+			t.Errorf("kind %d of %q is loaded: %v", r.kind, r.fields, err)
 		}
 	}
 	if keys := server.Client().Keys(t.Context(), "*").Val(); len(keys) != 1 || keys[0] != c.InstallationKey() {
@@ -127,23 +128,23 @@ func TestARestoreWritesOurKeysOnly(t *testing.T) {
 
 // FuzzRecord: whatever a record has, what the loader writes are keys that a backup keeps.
 func FuzzRecord(f *testing.F) {
-	for k, row := range rows {
-		for _, partition := range []string{"1", "acc_1", "{market}:bars:1h:BTC", "{weather}:x", "{market}:news"} {
+	for k, row := range records {
+		for _, partition := range []string{"1", "acc_1", "1h", "state", "news"} {
 			f.Add(byte(k), partition+strings.Repeat("\x001-1", row.fields-1), uint8(3))
 		}
 	}
 	f.Fuzz(func(t *testing.T, k byte, text string, partitions uint8) {
-		c, err := redisclient.NewClient(redisclient.Options{URL: "redis://127.0.0.1:1", Partitions: 3, EvenSlots: true})
+		c, err := redisclient.NewClient(redisclient.Options{URL: "redis://127.0.0.1:1", Partitions: 3})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer c.Close()
-		l := newLoader(c, Summary{Partitions: 1 + int(partitions)%200})
+		l := newTarget(c, Summary{Partitions: 1 + int(partitions)%200})
 		var fields [][]byte
 		for field := range strings.SplitSeq(text, "\x00") {
 			fields = append(fields, []byte(field))
 		}
-		if err := l.record(t.Context(), kind(k), fields); err != nil && !errors.Is(err, ErrDamaged) {
+		if err := l.write(t.Context(), kind(k), fields); err != nil && !errors.Is(err, ErrDamaged) {
 			t.Errorf("the cause is %v", err)
 		}
 		for _, cmd := range l.pipe.Cmds() {
@@ -181,19 +182,18 @@ func TestARedisWithOneKeyIsNotEmpty(t *testing.T) {
 	}
 }
 
-// TestTheEndHasTheSumOfAllSections, and their number: a section may have been replaced by another valid one.
-func TestTheEndHasTheSumOfAllSections(t *testing.T) {
+// TestTheEndHasTheSumOfAllRecords, and their number.
+func TestTheEndHasTheSumOfAllRecords(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *writer){
-		"sum":     func(w *writer) { w.all.Write([]byte{0}) },
-		"number":  func(w *writer) { w.sections++ },
+		"sum":     func(w *writer) { w.sum.Write([]byte{0}) },
+		"number":  func(w *writer) { w.records++ },
 		"neither": func(*writer) {},
 	} {
 		var b bytes.Buffer
 		w, err := newWriter(&b)
 		must(t, err)
-		must(t, w.add(kindString, texts("{weather}:a", "0", "a")...))
-		must(t, w.end())
+		must(t, w.add(kindWeather, fieldsOf("a", 0, "a")))
 		change(w)
 		must(t, w.close())
 		if _, err := readAll(b.Bytes()); errors.Is(err, ErrDamaged) != (name != "neither") {
@@ -209,7 +209,7 @@ func TestTheMemoryOfAReaderIsBounded(t *testing.T) {
 		b := bytes.NewBufferString("agentsignal backup 1\n")
 		w, err := zstd.NewWriter(b, zstd.WithWindowSize(window), zstd.WithEncoderConcurrency(1))
 		must(t, err)
-		_, err = w.Write([]byte{byte(kindHeader), 0})
+		_, err = w.Write([]byte{1, byte(kindHeader)})
 		must(t, errors.Join(err, w.Flush(), w.Close())) // flushed: the frame has a window, not a size
 		_, err = readAll(b.Bytes())
 		if large := errors.Is(err, zstd.ErrWindowSizeExceeded); large != (window > maxWindow) || !errors.Is(err, ErrDamaged) {

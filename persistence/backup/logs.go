@@ -2,28 +2,40 @@ package backup
 
 import (
 	"context"
-	"strconv"
-
-	"github.com/redis/go-redis/v9"
+	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-func (s *saver) saveEvents(ctx context.Context) error {
-	return s.saveLogs(ctx, kindEvent, s.EventsKey, codec.EventAccount,
-		func(c *cut) signal.Position { return c.events.Generated })
+const (
+	kindEvent  kind = 17 // partition, account, position, header, payload
+	kindSignal kind = 18 // partition, account, position, header, metadata
+	kindLogEnd kind = 21 // partition, then of the event log and the signal log: newest id, added, newest deleted id
+)
+
+var events = section{
+	keys: []string{"{pNN}:events"},
+	save: func(ctx context.Context, s *source) error {
+		return saveLogs(ctx, s, kindEvent, s.EventsKey, codec.EventAccount,
+			func(c *cut) signal.Position { return c.events.Generated })
+	},
+	records: []record{{kind: kindEvent, fields: 5, ofPartition: true, load: loadEvent}},
 }
 
-func (s *saver) saveSignals(ctx context.Context) error {
-	return s.saveLogs(ctx, kindSignal, s.SignalsKey, codec.RecordAccount,
-		func(c *cut) signal.Position { return c.signal.Generated })
+var signals = section{
+	keys: []string{"{pNN}:signals"},
+	save: func(ctx context.Context, s *source) error {
+		return saveLogs(ctx, s, kindSignal, s.SignalsKey, codec.RecordAccount,
+			func(c *cut) signal.Position { return c.signal.Generated })
+	},
+	records: []record{{kind: kindSignal, fields: 5, ofPartition: true, load: loadSignal}},
 }
 
 // saveLogs saves a log of all partitions up to its end, in the order of the positions, so that they can become the
 // logs of any other number of partitions.
-func (s *saver) saveLogs(ctx context.Context, k kind, key func(p int) string, accountOf func(header []byte) []byte,
+func saveLogs(ctx context.Context, s *source, k kind, key func(p int) string, accountOf func(header []byte) []byte,
 	end func(*cut) signal.Position) error {
 	var sources []*logSource
 	for p := range s.cuts {
@@ -35,94 +47,63 @@ func (s *saver) saveLogs(ctx context.Context, k kind, key func(p int) string, ac
 			d := codec.NewDecoder(raw)
 			account = d.ID("acc_")
 		}
-		return s.add(k, number(p), []byte(account), []byte(e.Position.String()), e.Header, e.Body)
+		return s.add(k, p, account, e.Position, e.Header, e.Body)
 	})
 }
 
-// saveLogEnds saves what a restored stream cannot show by its entries.
-func (s *saver) saveLogEnds(ctx context.Context) error {
-	for p := range s.cuts {
-		fields := texts(strconv.Itoa(p))
-		for _, info := range []redisclient.StreamInfo{s.cuts[p].events, s.cuts[p].signal} {
-			fields = append(fields, endOf(info)...)
-		}
-		if err := s.add(kindLogEnd, fields...); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
-func endOf(info redisclient.StreamInfo) [][]byte {
-	return [][]byte{[]byte(info.Generated.String()), number(info.Added), []byte(info.MaxDeleted.String())}
-}
-
-// logEnd is what a restored log has.
-type logEnd struct {
-	last  signal.Position
-	added int64
-}
-
-// event stores an event. With another number of partitions only those without their effect are kept, so that
+// loadEvent stores an event. With another number of partitions only those without their effect are kept, so that
 // no client takes a former position for one of the new log.
-func (l *loader) event(ctx context.Context, f [][]byte) error {
-	from := partition(f[0])
-	at, valid := signal.ParsePosition(string(f[2]))
-	if !valid {
-		return ErrDamaged
+func loadEvent(ctx context.Context, t *target, f fields) error {
+	from := f.partition()
+	at, err := f.position(2)
+	if err != nil || !t.same && at.Compare(t.positions[from]) <= 0 {
+		return err
 	}
-	if !l.same && at.Compare(l.positions[from]) <= 0 {
-		return nil
-	}
-	if to, ok := l.to(from, f[1]); ok {
-		l.append(ctx, l.EventsKey(to), l.moved(from, at), "h", string(f[3]), "d", string(f[4]))
+	if to, ok := t.to(from, f.account(1)); ok {
+		t.append(ctx, t.EventsKey(to), t.moved(from, at), "h", f.text(3), "d", f.text(4))
 	}
 	return nil
 }
 
-func (l *loader) signal(ctx context.Context, f [][]byte) error {
-	from := partition(f[0])
-	to, ok := l.to(from, f[1])
-	at, valid := signal.ParsePosition(string(f[2]))
-	if !ok || !valid {
-		return nil
+func loadSignal(ctx context.Context, t *target, f fields) error {
+	from := f.partition()
+	to, ok := t.to(from, f.account(1))
+	at, err := f.position(2)
+	if !ok || err != nil {
+		return err
 	}
 	head := f[3]
 	if codec.IsClosing(head) {
-		var err error
-		if head, err = l.restamped(head, from, 2); err != nil {
+		if head, err = t.restamped(head, from, 2); err != nil {
 			return err
 		}
 	}
-	l.append(ctx, l.SignalsKey(to), l.moved(from, at), "h", string(head), "m", string(f[4]))
+	t.append(ctx, t.SignalsKey(to), t.moved(from, at), "h", string(head), "m", f.text(4))
 	return nil
 }
 
-// append appends an entry to a log.
-func (l *loader) append(ctx context.Context, key string, at signal.Position, fields ...any) {
-	end := l.newest[key]
-	l.newest[key] = logEnd{at, end.added + 1}
-	l.pipe.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: at.String(), Values: fields})
-}
-
-// logEnd gives the restored logs the ends of those that were copied. Other partitions get ends that say that entries
+// logEnds are what a restored log cannot show by its entries. Logs of other partitions get ends that say that entries
 // are missing.
-func (l *loader) logEnd(ctx context.Context, f [][]byte) error {
-	if p := partition(f[0]); l.same {
-		l.setEnd(ctx, l.EventsKey(p), f[1:4])
-		l.setEnd(ctx, l.SignalsKey(p), f[4:7])
-	}
+var logEnds = section{
+	save: func(ctx context.Context, s *source) error {
+		for p := range s.cuts {
+			ends := slices.Concat([]any{p}, endOf(s.cuts[p].events), endOf(s.cuts[p].signal))
+			if err := s.add(kindLogEnd, ends...); err != nil {
+				return err
+			}
+		}
+		return ctx.Err()
+	},
+	records: []record{{kind: kindLogEnd, fields: 7, ofPartition: true, sameOnly: true, load: loadLogEnd}},
+}
+
+func loadLogEnd(ctx context.Context, t *target, f fields) error {
+	t.setEnd(ctx, t.EventsKey(f.partition()), f[1:4])
+	t.setEnd(ctx, t.SignalsKey(f.partition()), f[4:7])
 	return nil
 }
 
-// setEnd sets the newest id of a stream, how many entries were added, and the newest that was deleted.
-func (l *loader) setEnd(ctx context.Context, key string, f [][]byte) {
-	if string(f[0]) == (signal.Position{}).String() {
-		return // there was no stream
-	}
-	if _, filled := l.newest[key]; !filled { // all entries were trimmed
-		l.pipe.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: string(f[0]), Values: []any{"h", ""}})
-		l.pipe.XTrimMaxLen(ctx, key, 0) // XDEL would be remembered as the newest deletion
-	}
-	l.pipe.Do(ctx, "XSETID", key, string(f[0]), "ENTRIESADDED", string(f[1]), "MAXDELETEDID", string(f[2]))
+// endOf returns the fields that setEnd takes.
+func endOf(info redisclient.StreamInfo) []any {
+	return []any{info.Generated, info.Added, info.MaxDeleted}
 }

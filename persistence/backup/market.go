@@ -3,21 +3,85 @@ package backup
 import (
 	"context"
 	"slices"
-
-	"github.com/redis/go-redis/v9"
+	"strings"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-// saveMarket saves the state of the feeder, before the bars that it has stored.
-func (s *saver) saveMarket(ctx context.Context) error {
-	for _, key := range []string{s.MarketStateKey(), s.MarketAssetsKey(), s.MarketLiveKey(), s.MarketKeptForKey()} {
-		if err := s.saveHash(ctx, key); err != nil {
+const (
+	kindHash      kind = 29 // name, then field and value of each
+	kindUsed      kind = 30 // member and score of each
+	kindEntry     kind = 31 // name, id, then field and value of each
+	kindStreamEnd kind = 32 // name, newest id, added, deleted
+)
+
+// marketState is the state of the feeder, before the bars that it has stored, and how past entries ended.
+var marketState = section{
+	keys: []string{"{market}:state", "{market}:assets", "{market}:live", "{market}:keptfor", "{market}:used", "{market}:news",
+		"{market}:outcomes:TF", "{market}:outcomebars:TF"},
+	save: saveMarket,
+	records: []record{
+		{kind: kindHash, fields: 1, valid: func(f fields) bool { return hashKey(noKeys, f.text(0)) != "" },
+			load: toHash(func(t *target, f fields) string { return hashKey(t.Keys, f.text(0)) }, 1)},
+		{kind: kindUsed, fields: 1, load: toSorted(func(t *target, _ fields) string { return t.MarketUsedKey() }, 0)},
+		{kind: kindEntry, fields: 2, valid: ofStream, load: func(ctx context.Context, t *target, f fields) error {
+			at, err := f.position(1)
+			if err == nil {
+				t.append(ctx, streamKey(t.Keys, f.text(0)), at, f.args(2)...)
+			}
+			return err
+		}},
+		{kind: kindStreamEnd, fields: 4, valid: ofStream, load: func(ctx context.Context, t *target, f fields) error {
+			t.setEnd(ctx, streamKey(t.Keys, f.text(0)), f[1:4])
+			return nil
+		}},
+	},
+}
+
+// noKeys make names that show whether there is a key.
+var noKeys redisclient.Keys
+
+// hashKey returns the key of a hash with a name in a backup, "" if there is none.
+func hashKey(k redisclient.Keys, name string) string {
+	switch name {
+	case "state":
+		return k.MarketStateKey()
+	case "assets":
+		return k.MarketAssetsKey()
+	case "live":
+		return k.MarketLiveKey()
+	case "keptfor":
+		return k.MarketKeptForKey()
+	}
+	if tf, ok := strings.CutPrefix(name, "outcomebars:"); ok && isTimeframe(tf) {
+		return k.MarketOutcomeBarsKey(signal.Timeframe(tf))
+	}
+	return ""
+}
+
+// streamKey returns the key of a stream with a name in a backup, "" if there is none.
+func streamKey(k redisclient.Keys, name string) string {
+	if name == "news" {
+		return k.MarketNewsKey()
+	}
+	if tf, ok := strings.CutPrefix(name, "outcomes:"); ok && isTimeframe(tf) {
+		return k.MarketOutcomesKey(signal.Timeframe(tf))
+	}
+	return ""
+}
+
+func ofStream(f fields) bool { return streamKey(noKeys, f.text(0)) != "" }
+
+func isTimeframe(tf string) bool { return slices.Contains(signal.Timeframes, signal.Timeframe(tf)) }
+
+func saveMarket(ctx context.Context, s *source) error {
+	for _, name := range []string{"state", "assets", "live", "keptfor"} {
+		if err := saveHash(ctx, s, name); err != nil {
 			return err
 		}
 	}
-	if err := s.saveSortedSet(ctx, s.MarketUsedKey()); err != nil {
+	if err := s.addSortedSet(ctx, s.MarketUsedKey(), kindUsed); err != nil {
 		return err
 	}
 	for _, tf := range signal.Timeframes {
@@ -28,12 +92,11 @@ func (s *saver) saveMarket(ctx context.Context) error {
 			return err
 		}
 		if len(bars.Val()) > 0 {
-			name := redisclient.Former(s.MarketOutcomeBarsKey(tf))
-			if err := s.add(kindHash, pairs([]string{name}, bars.Val())...); err != nil {
+			if err := s.add(kindHash, "outcomebars:"+string(tf), bars.Val()); err != nil {
 				return err
 			}
 		}
-		if err := s.saveStream(ctx, s.MarketOutcomesKey(tf), infoOf(info)); err != nil {
+		if err := saveStream(ctx, s, "outcomes:"+string(tf), infoOf(info)); err != nil {
 			return err
 		}
 	}
@@ -41,51 +104,28 @@ func (s *saver) saveMarket(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.saveStream(ctx, s.MarketNewsKey(), info)
+	return saveStream(ctx, s, "news", info)
 }
 
-func (s *saver) saveHash(ctx context.Context, key string) error {
+func saveHash(ctx context.Context, s *source, name string) error {
 	for cursor := uint64(0); ; {
-		found, next, err := s.RDB.HScan(ctx, key, cursor, "", scanCount).Result()
-		if err != nil {
-			return err
+		found, next, err := s.RDB.HScan(ctx, hashKey(s.Keys, name), cursor, "", scanCount).Result()
+		if err == nil && len(found) > 0 {
+			err = s.add(kindHash, name, found)
 		}
-		if len(found) > 0 {
-			if err := s.add(kindHash, texts(append([]string{redisclient.Former(key)}, found...)...)...); err != nil {
-				return err
-			}
-		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-	}
-}
-
-func (s *saver) saveSortedSet(ctx context.Context, key string) error {
-	all, err := s.RDB.ZRangeWithScores(ctx, key, 0, -1).Result()
-	if err != nil {
-		return err
-	}
-	for group := range slices.Chunk(all, scanCount) {
-		fields := []string{redisclient.Former(key)}
-		for _, z := range group {
-			fields = append(fields, score(z), member(z))
-		}
-		if err := s.add(kindSortedSet, texts(fields...)...); err != nil {
+		if cursor = next; err != nil || cursor == 0 {
 			return err
 		}
 	}
-	return nil
 }
 
 // saveStream saves a stream up to the end that info has.
-func (s *saver) saveStream(ctx context.Context, key string, info redisclient.StreamInfo) error {
+func saveStream(ctx context.Context, s *source, name string, info redisclient.StreamInfo) error {
 	if !info.Exists {
 		return nil
 	}
-	name, start := redisclient.Former(key), "-"
-	for {
-		page, err := s.RDB.XRangeN(ctx, key, start, info.Generated.String(), scanCount).Result()
+	for start := "-"; ; {
+		page, err := s.RDB.XRangeN(ctx, streamKey(s.Keys, name), start, info.Generated.String(), scanCount).Result()
 		if err != nil {
 			return err
 		}
@@ -94,122 +134,13 @@ func (s *saver) saveStream(ctx context.Context, key string, info redisclient.Str
 			for field, v := range m.Values {
 				values[field], _ = v.(string)
 			}
-			if err := s.add(kindEntry, pairs([]string{name, m.ID}, values)...); err != nil {
+			if err := s.add(kindEntry, name, m.ID, values); err != nil {
 				return err
 			}
 		}
 		if len(page) < scanCount {
-			return s.add(kindStreamEnd, append([][]byte{[]byte(name)}, endOf(info)...)...)
+			return s.add(kindStreamEnd, append([]any{name}, endOf(info)...)...)
 		}
 		start = "(" + page[len(page)-1].ID
 	}
-}
-
-// saveScanned saves what is found only by its name: replies, bars, and weather.
-func (s *saver) saveScanned(ctx context.Context) error {
-	masters, err := s.Masters(ctx)
-	if err != nil {
-		return err
-	}
-	for _, m := range masters {
-		for cursor := uint64(0); ; {
-			keys, next, err := m.Scan(ctx, cursor, "", scanCount).Result()
-			if err != nil {
-				return err
-			}
-			if err := s.saveFound(ctx, keys); err != nil {
-				return err
-			}
-			if cursor = next; cursor == 0 {
-				break
-			}
-		}
-	}
-	return nil
-}
-
-func (s *saver) saveFound(ctx context.Context, keys []string) error {
-	var found []string
-	for _, key := range keys {
-		switch former := redisclient.Former(key); {
-		case isReply(former), asItIs[kindString](former):
-			found = append(found, key)
-		case asItIs[kindSortedSet](former) && key != s.MarketUsedKey():
-			if err := s.saveSortedSet(ctx, key); err != nil {
-				return err
-			}
-		}
-	}
-	for group := range slices.Chunk(found, stringsAtOnce) {
-		if err := s.saveStrings(ctx, group); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// saveStrings saves strings, and how long they are kept.
-func (s *saver) saveStrings(ctx context.Context, keys []string) error {
-	got, until := make([]*redis.StringCmd, len(keys)), make([]*redis.DurationCmd, len(keys))
-	pipe := s.RDB.Pipeline()
-	for i, key := range keys {
-		got[i], until[i] = pipe.Get(ctx, key), pipe.PExpireTime(ctx, key)
-	}
-	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return err
-	}
-	for i, key := range keys {
-		former, value := redisclient.Former(key), got[i].Val()
-		if value == "" || until[i].Val() == noKey {
-			continue // it has ended since
-		}
-		var err error
-		if isReply(former) {
-			err = s.addReply(former, untilText(until[i]), value)
-		} else {
-			err = s.add(kindString, texts(former, untilText(until[i]), value)...)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *loader) text(ctx context.Context, f [][]byte) error {
-	if l.expired(f[1]) {
-		return nil
-	}
-	key := l.Named(string(f[0]))
-	l.pipe.Set(ctx, key, string(f[2]), 0)
-	l.expire(ctx, key, f[1])
-	return nil
-}
-
-func (l *loader) hash(ctx context.Context, f [][]byte) error {
-	l.pipe.HSet(ctx, l.Named(string(f[0])), values(f[1:])...)
-	return nil
-}
-
-func (l *loader) sortedSet(ctx context.Context, f [][]byte) error {
-	var list []redis.Z
-	for i := 1; i+1 < len(f); i += 2 {
-		list = append(list, redis.Z{Score: scoreOf(f[i]), Member: string(f[i+1])})
-	}
-	l.pipe.ZAdd(ctx, l.Named(string(f[0])), list...)
-	return nil
-}
-
-func (l *loader) entry(ctx context.Context, f [][]byte) error {
-	at, ok := signal.ParsePosition(string(f[1]))
-	if !ok {
-		return ErrDamaged
-	}
-	l.append(ctx, l.Named(string(f[0])), at, values(f[2:])...)
-	return nil
-}
-
-func (l *loader) streamEnd(ctx context.Context, f [][]byte) error {
-	l.setEnd(ctx, l.Named(string(f[0])), f[1:4])
-	return nil
 }

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +16,82 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
+
+const (
+	kindPosition kind = 4  // partition, position
+	kindOpen     kind = 10 // partition, account, field, value
+
+	// What is read together with the cut has the partition, the member and its score, or the field and its value.
+	kindRunDue      kind = 11 // the member begins with the account
+	kindErase       kind = 12 // the field is the account
+	kindAudit       kind = 13
+	kindLeafHead    kind = 14 // partition, value
+	kindLeafAccount kind = 15 // the field is the account
+	kindScheduleDue kind = 16 // the member begins with the account
+)
+
+// positions come before the deliveries.
+var positions = section{
+	keys: []string{"{pNN}:position"},
+	save: func(ctx context.Context, s *source) error {
+		for p := range s.Partitions() {
+			value, err := s.RDB.Get(ctx, s.PositionKey(p)).Result()
+			if errors.Is(err, redis.Nil) {
+				continue
+			}
+			if err == nil {
+				err = s.add(kindPosition, p, value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	},
+	records: []record{{kind: kindPosition, fields: 2, ofPartition: true, load: loadPosition}},
+}
+
+func loadPosition(ctx context.Context, t *target, f fields) error {
+	at, err := f.position(1)
+	t.positions[f.partition()] = at
+	if t.same && err == nil {
+		t.pipe.Set(ctx, t.PositionKey(f.partition()), f.text(1), 0)
+	}
+	return err
+}
+
+// partitions are where the logs end, and what has to agree with that.
+var partitions = section{
+	keys: []string{"{pNN}:open", "{pNN}:runsdue", "{pNN}:schedulesdue", "{pNN}:erase", "{pNN}:audit", "{pNN}:leafhead",
+		"{pNN}:leafaccounts"},
+	save: func(ctx context.Context, s *source) error {
+		for p := range s.cuts {
+			if err := savePartition(ctx, s, p); err != nil {
+				return fmt.Errorf("partition %d: %w", p, err)
+			}
+		}
+		return nil
+	},
+	records: []record{
+		{kind: kindOpen, fields: 4, ofPartition: true, load: loadOpen},
+		{kind: kindRunDue, fields: 3, ofPartition: true,
+			load: toSorted(func(t *target, f fields) string { return t.RunsDueKey(t.of(accountIn(f))) }, 1)},
+		{kind: kindErase, fields: 3, ofPartition: true, load: loadErase},
+		{kind: kindAudit, fields: 3, ofPartition: true, sameOnly: true, // it is of all accounts of a partition
+			load: toHash(func(t *target, f fields) string { return t.AuditKey(f.partition()) }, 1)},
+		{kind: kindLeafHead, fields: 2, ofPartition: true, sameOnly: true,
+			load: toString(func(t *target, f fields) string { return t.LeafHeadKey(f.partition()) }, 1)},
+		{kind: kindLeafAccount, fields: 3, ofPartition: true, sameOnly: true,
+			load: toHash(func(t *target, f fields) string { return t.LeafAccountsKey(t.of(f.account(1))) }, 1)},
+		{kind: kindScheduleDue, fields: 3, ofPartition: true, load: loadScheduleDue},
+	},
+}
+
+// accountIn returns the account that a member begins with.
+func accountIn(f fields) signal.AccountID {
+	account, _, _ := strings.Cut(f.text(1), " ")
+	return signal.AccountID(account)
+}
 
 // cut is where the logs of a partition end in the backup.
 type cut struct {
@@ -31,41 +108,14 @@ func (c *cut) after(p signal.Position) bool {
 	return p.Compare(c.last()) > 0 && p.MS >= c.at.UnixMilli()
 }
 
-// savePositions comes before the deliveries.
-func (s *saver) savePositions(ctx context.Context) error {
-	for p := range s.Partitions() {
-		value, err := s.RDB.Get(ctx, s.PositionKey(p)).Result()
-		if errors.Is(err, redis.Nil) {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		if err := s.add(kindPosition, number(p), []byte(value)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// savePartitions decides where the logs end, and saves what has to agree with them.
-func (s *saver) savePartitions(ctx context.Context) error {
-	for p := range s.cuts {
-		if err := s.savePartition(ctx, p); err != nil {
-			return fmt.Errorf("partition %d: %w", p, err)
-		}
-	}
-	return nil
-}
-
 // savePartition saves the open signals and what else agrees with the logs of partition p.
-func (s *saver) savePartition(ctx context.Context, p int) error {
+func savePartition(ctx context.Context, s *source, p int) error {
 	open, err := readOpen(ctx, s.logs, p)
 	if err != nil {
 		return err
 	}
 	for range maxCuts {
-		r, err := s.readPartition(ctx, p)
+		r, err := readPartition(ctx, s, p)
 		if err != nil {
 			return err
 		}
@@ -75,10 +125,7 @@ func (s *saver) savePartition(ctx context.Context, p int) error {
 		}
 		if exact {
 			s.cuts[p] = r.cut
-			if err := s.addOpen(p, open.values); err != nil {
-				return err
-			}
-			return s.addPartition(p, r)
+			return errors.Join(addOpen(s, p, open.values), addPartition(s, p, r))
 		}
 	}
 	return contentError{errors.New("open signals change faster than they can be read: repeat the backup")}
@@ -87,75 +134,30 @@ func (s *saver) savePartition(ctx context.Context, p int) error {
 // reading is what was read of a partition at one moment, except for its open signals.
 type reading struct {
 	cut
-	leafHead             string
-	leaves, audit, erase map[string]string
-	runs, schedules      []redis.Z
+	others map[kind]redis.Cmder
 }
 
-func (s *saver) readPartition(ctx context.Context, p int) (*reading, error) {
+func readPartition(ctx context.Context, s *source, p int) (*reading, error) {
 	pipe := s.RDB.TxPipeline()
 	events, signals := pipe.XInfoStream(ctx, s.EventsKey(p)), pipe.XInfoStream(ctx, s.SignalsKey(p))
 	at, head := pipe.Time(ctx), pipe.Get(ctx, s.LeafHeadKey(p))
-	leaves, audit := pipe.HGetAll(ctx, s.LeafAccountsKey(p)), pipe.HGetAll(ctx, s.AuditKey(p))
-	erase := pipe.HGetAll(ctx, s.EraseKey(p))
-	runs := pipe.ZRangeWithScores(ctx, s.RunsDueKey(p), 0, -1)
-	schedules := pipe.ZRangeWithScores(ctx, s.SchedulesDueKey(p), 0, -1)
-	if err := executeWithStreams(ctx, pipe, events, signals, at, head, leaves, audit, erase, runs, schedules); err != nil {
+	others := map[kind]redis.Cmder{
+		kindLeafHead:    head,
+		kindLeafAccount: pipe.HGetAll(ctx, s.LeafAccountsKey(p)),
+		kindAudit:       pipe.HGetAll(ctx, s.AuditKey(p)),
+		kindErase:       pipe.HGetAll(ctx, s.EraseKey(p)),
+		kindRunDue:      pipe.ZRangeWithScores(ctx, s.RunsDueKey(p), 0, -1),
+		kindScheduleDue: pipe.ZRangeWithScores(ctx, s.SchedulesDueKey(p), 0, -1),
+	}
+	commands := slices.AppendSeq([]redis.Cmder{events, signals, at}, maps.Values(others))
+	if err := executeWithStreams(ctx, pipe, commands...); err != nil {
 		return nil, err
 	}
 	if at.Val().IsZero() {
 		return nil, errors.New("read partition: no answer")
 	}
 	parsed, err := codec.ParseLogHead(head.Val())
-	if err != nil {
-		return nil, err
-	}
-	return &reading{cut{at.Val(), infoOf(events), infoOf(signals), parsed}, head.Val(),
-		leaves.Val(), audit.Val(), erase.Val(), runs.Val(), schedules.Val()}, nil
-}
-
-// addOpen adds the open signals of partition p.
-func (s *saver) addOpen(p int, values map[string]string) error {
-	for field, value := range values {
-		o, _, err := codec.DecodeOpen([]byte(field), []byte(value))
-		if err != nil {
-			s.Log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
-		}
-		if err := s.add(kindOpen, texts(strconv.Itoa(p), string(o.Account), field, value)...); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// addPartition adds what was read of partition p.
-func (s *saver) addPartition(p int, r *reading) (err error) {
-	add := func(k kind, fields ...[]byte) {
-		if err == nil {
-			err = s.add(k, fields...)
-		}
-	}
-	for _, z := range r.runs {
-		account, _, _ := strings.Cut(member(z), " ")
-		add(kindRunDue, texts(account, member(z), score(z))...)
-	}
-	for _, z := range r.schedules {
-		account, _, _ := strings.Cut(member(z), " ")
-		add(kindScheduleDue, texts(account, member(z), score(z))...)
-	}
-	for account, value := range r.erase {
-		add(kindErase, texts(account, value)...)
-	}
-	for field, value := range r.audit {
-		add(kindAudit, texts(strconv.Itoa(p), field, value)...)
-	}
-	if r.leafHead != "" {
-		add(kindLeafHead, number(p), []byte(r.leafHead))
-	}
-	for account, value := range r.leaves {
-		add(kindLeafAccount, texts(strconv.Itoa(p), account, value)...)
-	}
-	return err
+	return &reading{cut{at.Val(), infoOf(events), infoOf(signals), parsed}, others}, err
 }
 
 // executeWithStreams is redisclient.Execute for a pipeline of the given commands, some of which look at streams that
@@ -184,59 +186,67 @@ func infoOf(c *redis.XInfoStreamCmd) redisclient.StreamInfo {
 	return info
 }
 
-func (l *loader) position(ctx context.Context, f [][]byte) error {
-	at, ok := signal.ParsePosition(string(f[1]))
-	if !ok {
-		return ErrDamaged
-	}
-	l.positions[partition(f[0])] = at
-	if l.same {
-		l.pipe.Set(ctx, l.PositionKey(partition(f[0])), string(f[1]), 0)
+// addOpen adds the open signals of partition p.
+func addOpen(s *source, p int, values map[string]string) error {
+	for field, value := range values {
+		o, _, err := codec.DecodeOpen([]byte(field), []byte(value))
+		if err != nil {
+			s.Log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
+		}
+		if err := s.add(kindOpen, p, o.Account, field, value); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-func (l *loader) open(ctx context.Context, f [][]byte) error {
-	from := partition(f[0])
-	to, ok := l.to(from, f[1])
+// addPartition adds what was read of partition p.
+func addPartition(s *source, p int, r *reading) (err error) {
+	for k, cmd := range r.others {
+		switch cmd := cmd.(type) {
+		case *redis.StringCmd:
+			if cmd.Val() != "" {
+				err = s.add(k, p, cmd.Val())
+			}
+		case *redis.MapStringStringCmd:
+			err = s.addHash(k, cmd.Val(), p)
+		case *redis.ZSliceCmd:
+			for _, z := range cmd.Val() {
+				err = errors.Join(err, s.add(k, p, member(z), z.Score))
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func loadOpen(ctx context.Context, t *target, f fields) error {
+	from := f.partition()
+	to, ok := t.to(from, f.account(1))
 	if !ok {
 		return nil
 	}
-	value, err := l.restamped(f[3], from, 2)
-	if err != nil {
-		return err
+	value, err := t.restamped(f[3], from, 2)
+	if err == nil {
+		t.pipe.HSet(ctx, t.OpenKey(to), f.text(2), string(value))
 	}
-	l.pipe.HSet(ctx, l.OpenKey(to), string(f[2]), string(value))
-	return nil
+	return err
 }
 
-func (l *loader) runDue(ctx context.Context, f [][]byte) error {
-	p := l.of(signal.AccountID(f[0]))
-	l.pipe.ZAdd(ctx, l.RunsDueKey(p), redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
-	return nil
-}
-
-// scheduleDue stores when a schedule runs next, as it was when the logs ended.
-func (l *loader) scheduleDue(ctx context.Context, f [][]byte) error {
-	if l.schedules[string(f[1])] {
-		key := l.SchedulesDueKey(l.Partition(signal.AccountID(f[0])))
-		l.pipe.ZAdd(ctx, key, redis.Z{Score: scoreOf(f[2]), Member: string(f[1])})
+// loadScheduleDue stores when a schedule runs next, as it was when the logs ended.
+func loadScheduleDue(ctx context.Context, t *target, f fields) error {
+	if t.schedules[f.text(1)] {
+		t.pipe.ZAdd(ctx, t.SchedulesDueKey(t.Partition(accountIn(f))), redis.Z{Score: f.score(2), Member: f.text(1)})
 	}
 	return nil
 }
 
-// erase begins the erasing of an account again: records that were read before their erasing are in the backup.
-func (l *loader) erase(ctx context.Context, f [][]byte) error {
-	account := signal.AccountID(f[0])
-	l.accounts[account] = true // it is being erased already
-	l.pipe.HSet(ctx, l.EraseKey(l.Partition(account)), string(f[0]), persistence.NewErasing(l.now))
-	return nil
-}
-
-// audit is of all accounts of a partition, so another number of partitions waits for the next one.
-func (l *loader) audit(ctx context.Context, f [][]byte) error {
-	if l.same {
-		l.pipe.HSet(ctx, l.AuditKey(partition(f[0])), string(f[1]), string(f[2]))
-	}
+// loadErase begins the erasing of an account again: records that were read before their erasing are in the backup.
+func loadErase(ctx context.Context, t *target, f fields) error {
+	account := f.account(1)
+	t.accounts[account] = true // it is being erased already
+	t.pipe.HSet(ctx, t.EraseKey(t.Partition(account)), f.text(1), persistence.NewErasing(t.now))
 	return nil
 }

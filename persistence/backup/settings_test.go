@@ -26,12 +26,12 @@ func TestSettingsThatAreNewMeanwhileAreSaved(t *testing.T) {
 	const account = storetest.Account
 	p := c.Partition(account)
 	logs := eventlog.New(c)
-	store := deliveries.New(logs, storetest.Closing(t, eventlog.NewLog(logs, eventlog.LogOptions{})))
+	store := deliveries.New(c, storetest.Closing(t, eventlog.NewLog(logs, eventlog.LogOptions{})))
 	register := func(url string) signal.WebhookID {
 		t.Helper()
 		w := storetest.Webhook(account)
 		w.URL = url
-		registered, err := store.Register(ctx, w, 10, nil)
+		registered, err := store.Settings.Register(ctx, w, 10, nil)
 		must(t, err)
 		return registered.ID
 	}

@@ -236,7 +236,3 @@ func (b Block) Each(f func(*signal.LogEntry) error) error {
 func appendPosition(b []byte, p signal.Position) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.MS)), uint64(p.Seq))
 }
-
-func (d *Decoder) position() signal.Position {
-	return signal.Position{MS: int64(d.Uvarint()), Seq: int64(d.Uvarint())}
-}

@@ -156,6 +156,14 @@ func (d *Decoder) Varint() int64 {
 	return v
 }
 
+// count returns the next unsigned varint, below 2^62.
+func (d *Decoder) count() int64 { return int64(d.Uvarint() & (1<<62 - 1)) }
+
+// position returns the next position.
+func (d *Decoder) position() signal.Position {
+	return signal.Position{MS: int64(d.Uvarint()), Seq: int64(d.Uvarint())}
+}
+
 // advance skips the n bytes of a varint. It fails with ErrShort if n is not positive.
 func (d *Decoder) advance(n int) {
 	if n <= 0 {

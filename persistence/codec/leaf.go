@@ -92,6 +92,3 @@ func DecodeLeafAccount(b []byte) (LeafAccount, error) {
 	}
 	return a, d.Err
 }
-
-// count returns the next unsigned varint, below 2^62.
-func (d *Decoder) count() int64 { return int64(d.Uvarint() & (1<<62 - 1)) }

@@ -2,7 +2,6 @@ package credentials
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,9 +14,6 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-//go:embed scripts
-var scripts embed.FS
-
 var (
 	accountCreateScript  = redisclient.Script(scripts, "account_create")
 	accountDeleteScript  = redisclient.Script(scripts, removeSession, "account_delete")
@@ -25,25 +21,16 @@ var (
 	passwordRehashScript = redisclient.Script(scripts, "password_rehash")
 )
 
-// Store keeps accounts, keys, sessions and the locks of logins.
-type Store struct{ *redisclient.Client }
-
-// New returns the credentials that c reads and writes.
-func New(c *redisclient.Client) *Store { return &Store{c} }
-
-// apply runs a script that changes credentials, and waits for the replicas.
-func (s *Store) apply(ctx context.Context, script *redisclient.Lua, keys []string, args ...any) (*redis.Cmd, error) {
-	return s.Change(ctx, s.ConfirmAuthKey(), script, keys, args...)
-}
-
-// end runs a script that ends credentials. It does so even while replicas are missing.
-func (s *Store) end(ctx context.Context, script *redisclient.Lua, keys []string, args ...any) (*redis.Cmd, error) {
-	return s.End(ctx, s.ConfirmAuthKey(), script, keys, args...)
+// AccountStore keeps accounts and their passwords.
+type AccountStore struct {
+	client
+	keys     *KeyStore
+	sessions *SessionStore
 }
 
 // CreateAccount stores a with the hash of its password. KindConflict, "email_taken": another
 // account has its email.
-func (s *Store) CreateAccount(ctx context.Context, a credential.Account, passwordHash string) error {
+func (s *AccountStore) CreateAccount(ctx context.Context, a credential.Account, passwordHash string) error {
 	record := encodeAccount(a, credential.Password{Hash: passwordHash, Version: 1})
 	args := append([]any{string(a.ID), milliseconds(a.CreatedAt)}, record...)
 	keys := []string{s.AccountKey(a.ID), s.EmailKey(a.Email), s.AccountsKey()}
@@ -58,7 +45,7 @@ func (s *Store) CreateAccount(ctx context.Context, a credential.Account, passwor
 }
 
 // AccountByID returns an account and its password. KindNotFound.
-func (s *Store) AccountByID(ctx context.Context, id signal.AccountID) (credential.Account, credential.Password, error) {
+func (s *AccountStore) AccountByID(ctx context.Context, id signal.AccountID) (credential.Account, credential.Password, error) {
 	fields, err := s.RDB.HGetAll(ctx, s.AccountKey(id)).Result()
 	if err != nil {
 		return credential.Account{}, credential.Password{}, redisclient.Failed(err, "read account")
@@ -71,7 +58,7 @@ func (s *Store) AccountByID(ctx context.Context, id signal.AccountID) (credentia
 
 // AccountByEmail returns the account with the email, which is trimmed and in lower case.
 // KindNotFound.
-func (s *Store) AccountByEmail(ctx context.Context, email string) (credential.Account, credential.Password, error) {
+func (s *AccountStore) AccountByEmail(ctx context.Context, email string) (credential.Account, credential.Password, error) {
 	id, err := s.RDB.Get(ctx, s.EmailKey(email)).Result()
 	if errors.Is(err, redis.Nil) {
 		return credential.Account{}, credential.Password{}, signal.NotFound("account")
@@ -84,7 +71,7 @@ func (s *Store) AccountByEmail(ctx context.Context, email string) (credential.Ac
 
 // Accounts returns at most limit accounts after the first offset ones, oldest first, and the
 // number of all, once replicas have them.
-func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]credential.Account, int, error) {
+func (s *AccountStore) Accounts(ctx context.Context, limit, offset int) ([]credential.Account, int, error) {
 	pipe := s.RDB.Pipeline()
 	total := pipe.ZCard(ctx, s.AccountsKey())
 	ids := pipe.ZRange(ctx, s.AccountsKey(), int64(offset), int64(offset)+int64(limit)-1)
@@ -110,14 +97,14 @@ func (s *Store) Accounts(ctx context.Context, limit, offset int) ([]credential.A
 		}
 		accounts = append(accounts, a)
 	}
-	return accounts, int(total.Val()), s.ConfirmRead(ctx, s.ConfirmAuthKey())
+	return accounts, int(total.Val()), s.Reads.Confirm(ctx, s.ConfirmAuthKey())
 }
 
 // SetPassword stores a new password if the present one has the given version (0: any), and ends
 // all sessions of the account except keep. It returns the events that announce the ends, which
 // are to be settled. KindNotFound; KindConflict if the password has another version. Events
 // with KindUnavailable: those sessions have ended, but may come back if the master is lost.
-func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64,
+func (s *AccountStore) SetPassword(ctx context.Context, id signal.AccountID, hash string, version int64,
 	keep signal.SessionID, now time.Time) ([]signal.Event, error) {
 	event := newEvent(id, signal.SessionEnded, "")
 	before, after := announcementAround(event)
@@ -125,7 +112,7 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 	args := []any{hash, version, string(keep), now.UnixMilli(), before, after, sessionsAtOnce}
 	var events []signal.Event
 	for {
-		sessions, err := s.oldestSessions(ctx, id, sessionsAtOnce)
+		sessions, err := s.sessions.oldestSessions(ctx, id, sessionsAtOnce)
 		if err != nil {
 			return events, err
 		}
@@ -136,7 +123,7 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 		if answer.Val() == int64(-3) {
 			// The password is set together with the end of the last sessions, so that none
 			// outlives it wherever this is interrupted.
-			more, err := s.endOldest(ctx, event, sessionsAtOnce, keep, "", now)
+			more, err := s.sessions.endOldest(ctx, event, sessionsAtOnce, keep, "", now)
 			events = append(events, more...)
 			if err != nil {
 				return events, err
@@ -159,7 +146,7 @@ func (s *Store) SetPassword(ctx context.Context, id signal.AccountID, hash strin
 }
 
 // Rehash stores the same password under another hash, unless it was changed meanwhile.
-func (s *Store) Rehash(ctx context.Context, id signal.AccountID, from, to string) error {
+func (s *AccountStore) Rehash(ctx context.Context, id signal.AccountID, from, to string) error {
 	err := passwordRehashScript.Run(ctx, s.RDB, []string{s.AccountKey(id)}, from, to).Err()
 	return redisclient.Failed(err, "rehash password")
 }
@@ -167,11 +154,11 @@ func (s *Store) Rehash(ctx context.Context, id signal.AccountID, from, to string
 // DeleteAccount removes an account with its keys and sessions and frees its email. It returns
 // the events that announce it, which are to be settled. KindNotFound. Events with
 // KindUnavailable: it is removed, but may come back if the master is lost.
-func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time.Time) ([]signal.Event, error) {
+func (s *AccountStore) DeleteAccount(ctx context.Context, id signal.AccountID, now time.Time) ([]signal.Event, error) {
 	// The email never changes, so it may be read before.
 	a, _, err := s.AccountByID(ctx, id)
 	if signal.KindOf(err) == signal.KindNotFound {
-		return nil, s.Confirmed(ctx, s.ConfirmAuthKey(), err)
+		return nil, s.Durable.Confirmed(ctx, s.ConfirmAuthKey(), err)
 	}
 	if err != nil {
 		return nil, err
@@ -182,11 +169,11 @@ func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time
 	args := []any{string(id), encodeAnnouncement(event), now.UnixMilli(), sessionsAtOnce}
 	var events []signal.Event
 	for {
-		digests, err := s.keyDigests(ctx, id)
+		digests, err := s.keys.keyDigests(ctx, id)
 		if err != nil {
 			return events, err
 		}
-		sessions, err := s.oldestSessions(ctx, id, sessionsAtOnce)
+		sessions, err := s.sessions.oldestSessions(ctx, id, sessionsAtOnce)
 		if err != nil {
 			return events, err
 		}
@@ -206,7 +193,7 @@ func (s *Store) DeleteAccount(ctx context.Context, id signal.AccountID, now time
 			return nil, signal.NotFound("account")
 		}
 		ended := signal.Event{ID: event.ID, Account: id, Type: signal.SessionEnded}
-		if _, err := s.endOldest(ctx, ended, sessionsAtOnce, "", noSubject, now); err != nil {
+		if _, err := s.sessions.endOldest(ctx, ended, sessionsAtOnce, "", noSubject, now); err != nil {
 			return nil, err
 		}
 		events = []signal.Event{ended}

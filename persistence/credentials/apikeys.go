@@ -22,10 +22,13 @@ var (
 	keyUsedScript   = redisclient.Script(scripts, "key_used")
 )
 
+// KeyStore keeps API keys.
+type KeyStore struct{ client }
+
 // CreateKey stores k under the digest of its secret. KindConflict, "name_taken": a key of the
 // account that is not revoked has the name; "limit_reached": the account has maxKeys keys.
 // KindNotFound: there is no such account.
-func (s *Store) CreateKey(ctx context.Context, k credential.APIKey, secret credential.Digest, maxKeys int) error {
+func (s *KeyStore) CreateKey(ctx context.Context, k credential.APIKey, secret credential.Digest, maxKeys int) error {
 	args := append([]any{string(k.ID), secret.String(), k.Name, maxKeys}, encodeKey(k)...)
 	keys := []string{s.AccountKey(k.Account), s.APIKeysOfKey(k.Account),
 		s.APIKeyKey(secret.String())}
@@ -45,7 +48,7 @@ func (s *Store) CreateKey(ctx context.Context, k credential.APIKey, secret crede
 }
 
 // KeyByDigest returns the key whose secret has the digest, even if it has expired. KindNotFound.
-func (s *Store) KeyByDigest(ctx context.Context, secret credential.Digest) (credential.APIKey, error) {
+func (s *KeyStore) KeyByDigest(ctx context.Context, secret credential.Digest) (credential.APIKey, error) {
 	fields, err := s.RDB.HGetAll(ctx, s.APIKeyKey(secret.String())).Result()
 	if err != nil {
 		return credential.APIKey{}, redisclient.Failed(err, "read API key")
@@ -57,7 +60,7 @@ func (s *Store) KeyByDigest(ctx context.Context, secret credential.Digest) (cred
 }
 
 // Keys returns the keys of an account that are not revoked, newest first, once replicas have them.
-func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error) {
+func (s *KeyStore) Keys(ctx context.Context, account signal.AccountID) ([]credential.APIKey, error) {
 	digests, err := s.keyDigests(ctx, account)
 	if err != nil {
 		return nil, err
@@ -84,11 +87,11 @@ func (s *Store) Keys(ctx context.Context, account signal.AccountID) ([]credentia
 	slices.SortFunc(keys, func(a, b credential.APIKey) int {
 		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(b.ID, a.ID))
 	})
-	return keys, s.ConfirmRead(ctx, s.ConfirmAuthKey())
+	return keys, s.Reads.Confirm(ctx, s.ConfirmAuthKey())
 }
 
 // keyDigests returns the digests of the secrets of an account's keys.
-func (s *Store) keyDigests(ctx context.Context, account signal.AccountID) ([]string, error) {
+func (s *KeyStore) keyDigests(ctx context.Context, account signal.AccountID) ([]string, error) {
 	index, err := s.RDB.HGetAll(ctx, s.APIKeysOfKey(account)).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "list API keys")
@@ -105,7 +108,7 @@ func (s *Store) keyDigests(ctx context.Context, account signal.AccountID) ([]str
 // RevokeKey ends a key and frees its name. It returns the event that announces it, which is to be
 // settled. KindNotFound: the account has no such key. The event with KindUnavailable: the key
 // has ended, but may come back if the master is lost.
-func (s *Store) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) (
+func (s *KeyStore) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) (
 	[]signal.Event, error) {
 	event := newEvent(account, signal.KeyRevoked, string(id))
 	// An id never gets another key, so the digest may be read before.
@@ -125,7 +128,7 @@ func (s *Store) RevokeKey(ctx context.Context, account signal.AccountID, id sign
 }
 
 // NoteKeyUses stores when keys were last used, by the digests of their secrets.
-func (s *Store) NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error {
+func (s *KeyStore) NoteKeyUses(ctx context.Context, uses map[credential.Digest]time.Time) error {
 	const limit = 500 // keys a call: the script must not hold Redis for long
 	for digests := range slices.Chunk(slices.Collect(maps.Keys(uses)), limit) {
 		var keys []string

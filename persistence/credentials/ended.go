@@ -29,8 +29,11 @@ const (
 	maxFollowBackoff = 2 * time.Second
 )
 
+// EndedStream tells all nodes which credentials have ended.
+type EndedStream struct{ client }
+
 // Notify makes all nodes that run Follow drop the credentials that events have ended.
-func (s *Store) Notify(ctx context.Context, events []signal.Event) error {
+func (s *EndedStream) Notify(ctx context.Context, events []signal.Event) error {
 	pipe := s.RDB.Pipeline()
 	for _, e := range events {
 		pipe.XAdd(ctx, &redis.XAddArgs{Stream: s.EndedKey(), MaxLen: maxEnded, Approx: true,
@@ -42,7 +45,7 @@ func (s *Store) Notify(ctx context.Context, events []signal.Event) error {
 // Follow calls ended with the events that are passed to Notify, by any process, until ctx ends. The
 // time of an event is that of its Notify. Whenever events may have been missed, and at the
 // beginning, missed is called first.
-func (s *Store) Follow(ctx context.Context, ended func([]signal.Event), missed func()) error {
+func (s *EndedStream) Follow(ctx context.Context, ended func([]signal.Event), missed func()) error {
 	cursor, failed := "", false
 	retries := backoff.Backoff{Min: minFollowBackoff, Max: maxFollowBackoff}
 	for ctx.Err() == nil {
@@ -73,7 +76,7 @@ func (s *Store) Follow(ctx context.Context, ended func([]signal.Event), missed f
 }
 
 // lastEnded returns the id of the newest entry.
-func (s *Store) lastEnded(ctx context.Context) (string, error) {
+func (s *EndedStream) lastEnded(ctx context.Context) (string, error) {
 	entries, err := s.RDB.XRevRangeN(ctx, s.EndedKey(), "+", "-", 1).Result()
 	if err != nil {
 		return "", redisclient.Failed(err, "read the end of ended credentials")
@@ -85,7 +88,7 @@ func (s *Store) lastEnded(ctx context.Context) (string, error) {
 }
 
 // readEnded waits for entries after a cursor, and returns them with the next cursor.
-func (s *Store) readEnded(ctx context.Context, cursor string) ([]signal.Event, string, error) {
+func (s *EndedStream) readEnded(ctx context.Context, cursor string) ([]signal.Event, string, error) {
 	streams, err := s.Blocking.XRead(ctx, &redis.XReadArgs{Streams: []string{s.EndedKey(), cursor},
 		Count: maxEnded, Block: redisclient.BlockTimeout}).Result()
 	if errors.Is(err, redis.Nil) {

@@ -17,12 +17,13 @@ var lockFailScript = redisclient.Script(scripts, "lock_fail")
 // relockWindow is the time within which earlier locks make the next one longer.
 const relockWindow = 24 * time.Hour
 
-// Locks are kept by the digest of the email, whether an account has it or not. They reveal
+// LockStore keeps failed logins and locks by the digest of the email, whether an account has it or not. They reveal
 // neither which accounts exist nor which addresses were tried.
+type LockStore struct{ client }
 
 // LockedUntil returns until when the email is or was locked, or the zero time if it was not
 // lately.
-func (s *Store) LockedUntil(ctx context.Context, email credential.Digest) (time.Time, error) {
+func (s *LockStore) LockedUntil(ctx context.Context, email credential.Digest) (time.Time, error) {
 	text, err := s.RDB.HGet(ctx, s.LockKey(email.String()), "until").Result()
 	if errors.Is(err, redis.Nil) {
 		return time.Time{}, nil
@@ -39,7 +40,7 @@ func (s *Store) LockedUntil(ctx context.Context, email credential.Digest) (time.
 
 // FailLogin counts a failed login of the email. It returns until when the email is locked, or the
 // zero time, and whether this failure has locked it. While it is locked nothing is counted.
-func (s *Store) FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules, now time.Time) (
+func (s *LockStore) FailLogin(ctx context.Context, email credential.Digest, r credential.LockRules, now time.Time) (
 	until time.Time, locked bool, err error) {
 	keys := []string{s.LockKey(email.String())}
 	answer, err := lockFailScript.Run(ctx, s.RDB, keys, now.UnixMilli(), r.After, r.Window.Milliseconds(),
@@ -57,6 +58,6 @@ func (s *Store) FailLogin(ctx context.Context, email credential.Digest, r creden
 }
 
 // Unlock forgets locks and failed logins of the email.
-func (s *Store) Unlock(ctx context.Context, email credential.Digest) error {
+func (s *LockStore) Unlock(ctx context.Context, email credential.Digest) error {
 	return redisclient.Failed(s.RDB.Del(ctx, s.LockKey(email.String())).Err(), "unlock")
 }

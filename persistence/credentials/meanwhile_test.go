@@ -68,7 +68,7 @@ func TestWhatIsAddedMeanwhileEndsToo(t *testing.T) {
 			if _, err := end(s, a); err != nil {
 				t.Fatal(err)
 			}
-			var k redisclient.Keys
+			k := redisclient.NewKeys(1)
 			count := func(pattern string) int { return len(server.Client().Keys(t.Context(), pattern).Val()) }
 			got := fmt.Sprint(count(k.SessionKey("*")), count(k.RefreshKey("*")), count(k.APIKeyKey("*")))
 			want := map[string]string{"account": "0 0 0", "password": "0 0 1", "sessions": "0 0 1", "login": "1 1 1"}[name]

@@ -17,8 +17,11 @@ import (
 // process that has ended are appended by another. See ended.go for why nodes do not read the
 // outbox.
 
+// Outbox keeps the events of credential changes until they are in their logs.
+type Outbox struct{ client }
+
 // Settle removes events that were appended to their logs from the outbox.
-func (s *Store) Settle(ctx context.Context, events []signal.Event) error {
+func (s *Outbox) Settle(ctx context.Context, events []signal.Event) error {
 	members := make([]any, len(events))
 	for i, e := range events {
 		members[i] = encodeAnnouncement(e)
@@ -31,7 +34,7 @@ func (s *Store) Settle(ctx context.Context, events []signal.Event) error {
 
 // Unsettled returns at most limit events, oldest first, that were put into the outbox until the
 // given time. An entry that cannot be read is logged and postponed.
-func (s *Store) Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error) {
+func (s *Outbox) Unsettled(ctx context.Context, before time.Time, limit int) ([]signal.Event, error) {
 	members, err := s.RDB.ZRangeByScore(ctx, s.OutboxKey(), &redis.ZRangeBy{
 		Min: "-inf", Max: strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {

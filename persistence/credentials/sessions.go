@@ -33,12 +33,15 @@ const sessionsAtOnce = 500
 // own end is nearer.
 const endTries = 5
 
+// SessionStore keeps sessions.
+type SessionStore struct{ client }
+
 // CreateSession begins a session after a correct password and clears the failed logins of the
 // email. If the account then has more than maxSessions, those whose own end is nearest are ended;
 // it returns the events that announce them, which are to be settled. If the email was locked
 // meanwhile nothing is changed and it returns until when. KindConflict: the account was deleted,
 // or its password no longer has that version.
-func (s *Store) CreateSession(ctx context.Context, n credential.Session, passwordVersion int64, email credential.Digest,
+func (s *SessionStore) CreateSession(ctx context.Context, n credential.Session, passwordVersion int64, email credential.Digest,
 	maxSessions int, now time.Time) (ended []signal.Event, lockedUntil time.Time, err error) {
 	event := newEvent(n.Account, signal.SessionEnded, "")
 	before, after := announcementAround(event)
@@ -95,7 +98,7 @@ func (n sessionNames) afterArgs(args []any) []any { return slices.Concat(args, n
 
 // oldestSessions returns the names of at most limit sessions of an account, in the order of their own
 // ends. A session's locator never changes, so it may be read before the script that ends it.
-func (s *Store) oldestSessions(ctx context.Context, account signal.AccountID, limit int) (n sessionNames, err error) {
+func (s *SessionStore) oldestSessions(ctx context.Context, account signal.AccountID, limit int) (n sessionNames, err error) {
 	ids, err := s.RDB.ZRange(ctx, s.SessionsOfKey(account), 0, int64(limit)-1).Result()
 	if err != nil {
 		return n, redisclient.Failed(err, "list sessions")
@@ -118,7 +121,7 @@ func (s *Store) oldestSessions(ctx context.Context, account signal.AccountID, li
 }
 
 // name adds a session to n.
-func (s *Store) name(n *sessionNames, id signal.SessionID, locator string) {
+func (s *SessionStore) name(n *sessionNames, id signal.SessionID, locator string) {
 	n.keys = append(n.keys, s.SessionKey(id), s.RefreshKey(locator))
 	n.args = append(n.args, string(id), locator)
 }
@@ -128,7 +131,7 @@ func (s *Store) name(n *sessionNames, id signal.SessionID, locator string) {
 // at least 1. Each is announced by event with the session as subject, or all by one event with
 // the given subject. Events with KindUnavailable: those sessions have ended, but may come back
 // if the master is lost.
-func (s *Store) endOldest(ctx context.Context, event signal.Event, left int, keep signal.SessionID, subject string,
+func (s *SessionStore) endOldest(ctx context.Context, event signal.Event, left int, keep signal.SessionID, subject string,
 	now time.Time) ([]signal.Event, error) {
 	before, after := announcementAround(event)
 	keys := []string{s.SessionsOfKey(event.Account), s.OutboxKey()}
@@ -182,7 +185,7 @@ func numberAndTexts(reply any) (int64, []string, error) {
 }
 
 // SessionByID returns a session that has not ended. KindNotFound.
-func (s *Store) SessionByID(ctx context.Context, id signal.SessionID) (credential.Session, error) {
+func (s *SessionStore) SessionByID(ctx context.Context, id signal.SessionID) (credential.Session, error) {
 	fields, err := s.RDB.HGetAll(ctx, s.SessionKey(id)).Result()
 	if err != nil {
 		return credential.Session{}, redisclient.Failed(err, "read session")
@@ -195,7 +198,7 @@ func (s *Store) SessionByID(ctx context.Context, id signal.SessionID) (credentia
 
 // SessionByLocator returns the session whose refresh tokens have the locator.
 // KindNotFound.
-func (s *Store) SessionByLocator(ctx context.Context, locator credential.Digest) (credential.Session, error) {
+func (s *SessionStore) SessionByLocator(ctx context.Context, locator credential.Digest) (credential.Session, error) {
 	id, err := s.RDB.Get(ctx, s.RefreshKey(locator.String())).Result()
 	if errors.Is(err, redis.Nil) {
 		return credential.Session{}, signal.NotFound("session")
@@ -212,7 +215,7 @@ func (s *Store) SessionByLocator(ctx context.Context, locator credential.Digest)
 // settled. KindNotFound: the session has ended, or the token expired. KindUnavailable: it is not
 // known which of the tokens is the current one; if only the replicas lack the change, it is taken
 // back, so that presented stays valid.
-func (s *Store) RotateSession(ctx context.Context, next credential.Session, presented credential.Digest,
+func (s *SessionStore) RotateSession(ctx context.Context, next credential.Session, presented credential.Digest,
 	now time.Time) ([]signal.Event, error) {
 	event := newEvent(next.Account, signal.SessionEnded, string(next.ID))
 	keys := []string{s.RefreshKey(next.Locator.String()), s.SessionKey(next.ID),
@@ -248,7 +251,7 @@ func (s *Store) RotateSession(ctx context.Context, next credential.Session, pres
 // EndSession ends one session. It returns the event that announces it, which is to be settled, or
 // none if it had ended before. The event with KindUnavailable: the session has ended, but may
 // come back if the master is lost.
-func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) (
+func (s *SessionStore) EndSession(ctx context.Context, account signal.AccountID, id signal.SessionID, now time.Time) (
 	[]signal.Event, error) {
 	event := newEvent(account, signal.SessionEnded, string(id))
 	locator, err := s.RDB.HGet(ctx, s.SessionKey(id), "locator").Result()
@@ -269,7 +272,7 @@ func (s *Store) EndSession(ctx context.Context, account signal.AccountID, id sig
 // be settled: one for each, so that no clock decides which have ended, or one for all of more
 // than sessionsAtOnce. With KindUnavailable they have ended, but may come back if the master is
 // lost.
-func (s *Store) EndSessions(ctx context.Context, account signal.AccountID, now time.Time) ([]signal.Event, error) {
+func (s *SessionStore) EndSessions(ctx context.Context, account signal.AccountID, now time.Time) ([]signal.Event, error) {
 	event := newEvent(account, signal.SessionEnded, "")
 	n, err := s.RDB.ZCard(ctx, s.SessionsOfKey(account)).Result()
 	if err != nil {

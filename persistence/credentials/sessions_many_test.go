@@ -28,7 +28,7 @@ func manySessions(t *testing.T, server *redistest.Server, a signal.AccountID, n 
   redis.call('ZADD', KEYS[3], ARGV[3] + i, id)
 end`
 	until := time.Now().Add(time.Hour).UnixMilli()
-	var k redisclient.Keys
+	k := redisclient.NewKeys(1)
 	keys := []string{k.SessionKey(""), k.RefreshKey(""), k.SessionsOfKey(a)}
 	err := server.Client().Eval(t.Context(), script, keys, n, string(a), until).Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
@@ -41,7 +41,7 @@ end`
 func sessionKeys(t *testing.T, server *redistest.Server, a signal.AccountID) string {
 	t.Helper()
 	c, ctx := server.Client(), t.Context()
-	var k redisclient.Keys
+	k := redisclient.NewKeys(1)
 	records, tokens := c.Keys(ctx, k.SessionKey("*")).Val(), c.Keys(ctx, k.RefreshKey("*")).Val()
 	return fmt.Sprint(len(records), len(tokens), c.ZCard(ctx, k.SessionsOfKey(a)).Val())
 }

@@ -32,12 +32,12 @@ func TestSessionIsReadAsWritten(t *testing.T) {
 func wantKept(t *testing.T, server *redistest.Server, n credential.Session) {
 	t.Helper()
 	c, want := server.Client(), n.KeepUntil.UnixMilli()
-	for _, key := range []string{redisclient.Keys{}.SessionKey(n.ID), redisclient.Keys{}.RefreshKey(n.Locator.String())} {
+	for _, key := range []string{redisclient.NewKeys(1).SessionKey(n.ID), redisclient.NewKeys(1).RefreshKey(n.Locator.String())} {
 		if got := c.PExpireTime(t.Context(), key).Val().Milliseconds(); got != want {
 			t.Errorf("%s expires at %d, want %d", key, got, want)
 		}
 	}
-	if got := int64(c.ZScore(t.Context(), redisclient.Keys{}.SessionsOfKey(n.Account), string(n.ID)).Val()); got != want {
+	if got := int64(c.ZScore(t.Context(), redisclient.NewKeys(1).SessionsOfKey(n.Account), string(n.ID)).Val()); got != want {
 		t.Errorf("the index keeps it until %d, want %d", got, want)
 	}
 }

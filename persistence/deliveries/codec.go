@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
@@ -189,7 +188,7 @@ func appendDelivery(b []byte, d *delivery.Delivery, key string) []byte {
 // appendAttempt appends an attempt of a delivery that was created at the given ms. before is the
 // response body of the attempt before it, and becomes that of a.
 func appendAttempt(b []byte, a *delivery.Attempt, created int64, before *string) []byte {
-	body := cutText(a.ResponseBody, delivery.MaxResponseBody)
+	body := delivery.CutText(a.ResponseBody, delivery.MaxResponseBody)
 	flags := byte(bodyOwn)
 	switch body {
 	case "":
@@ -217,17 +216,6 @@ func appendAttempt(b []byte, a *delivery.Attempt, created int64, before *string)
 	}
 	*before = body
 	return b
-}
-
-// cutText returns at most the first n bytes of s, without a part of a character.
-func cutText(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	for n > 0 && !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n]
 }
 
 // decodeDelivery reads a record, or its first deliveryFront bytes: of the attempts there is then

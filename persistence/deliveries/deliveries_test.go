@@ -23,7 +23,7 @@ func TestDeliveryFromBeginToEnd(t *testing.T) {
 	w := b.register()
 	d := b.deliver(w, milli(1000))[0]
 	d.WasDueAt = time.Time{}
-	got, body, err := b.hooks.Delivery(ctx, b.account, w.ID, d.ID)
+	got, body, err := b.hooks.History.Delivery(ctx, b.account, w.ID, d.ID)
 	b.must("read", err)
 	if diff := cmp.Diff(d, got); diff != "" || string(body) != "body of "+string(d.Event) {
 		t.Errorf("made with body %q (-want +got):\n%s", body, diff)
@@ -38,11 +38,11 @@ func TestDeliveryFromBeginToEnd(t *testing.T) {
 		t.Errorf("given up (-want +got):\n%s", diff)
 	}
 	b.wantLeft([]int{0, 1}, outcomesOf(w, d, d)) // a repetition
-	_, err = b.hooks.CancelDelivery(ctx, b.account, w.ID, d.ID)
+	_, err = b.hooks.Changes.CancelDelivery(ctx, b.account, w.ID, d.ID)
 	wantError(t, err, signal.KindConflict, "delivery_not_pending")
 	events := len(b.eventsOf(b.account))
 	before := b.store.Now().Truncate(time.Millisecond)
-	again, err := b.hooks.RetryDelivery(ctx, b.account, w.ID, d.ID)
+	again, err := b.hooks.Changes.RetryDelivery(ctx, b.account, w.ID, d.ID)
 	b.must("retry", err)
 	want.Status, want.Single = delivery.Pending, true
 	want.CompletedAt, want.NextAttemptAt = time.Time{}, again.NextAttemptAt
@@ -53,9 +53,9 @@ func TestDeliveryFromBeginToEnd(t *testing.T) {
 	if len(e) != 1 || e[0].Type != signal.DeliveriesChanged || e[0].Subject != string(w.ID) {
 		t.Errorf("announced %+v", e)
 	}
-	_, err = b.hooks.RetryDelivery(ctx, b.account, w.ID, d.ID)
+	_, err = b.hooks.Changes.RetryDelivery(ctx, b.account, w.ID, d.ID)
 	wantError(t, err, signal.KindConflict, "delivery_not_failed")
-	cancelled, err := b.hooks.CancelDelivery(ctx, b.account, w.ID, d.ID)
+	cancelled, err := b.hooks.Changes.CancelDelivery(ctx, b.account, w.ID, d.ID)
 	b.must("cancel", err)
 	want.Status, want.Single, want.Error = delivery.Failed, false, delivery.Cancelled
 	want.CompletedAt, want.NextAttemptAt = cancelled.CompletedAt, time.Time{}
@@ -65,16 +65,16 @@ func TestDeliveryFromBeginToEnd(t *testing.T) {
 	// The attempt that was in flight meanwhile comes too late.
 	b.wantLeft([]int{0}, outcomesOf(w, attempt(again, 200, milli(40_000), time.Time{})))
 	for name, id := range map[string]signal.DeliveryID{"unknown": signal.NewDeliveryID(), "bad": "dlv_x", "empty": ""} {
-		_, _, err = b.hooks.Delivery(ctx, b.account, w.ID, id)
+		_, _, err = b.hooks.History.Delivery(ctx, b.account, w.ID, id)
 		wantKind(t, name, err, signal.KindNotFound)
-		_, err = b.hooks.RetryDelivery(ctx, b.account, w.ID, id)
+		_, err = b.hooks.Changes.RetryDelivery(ctx, b.account, w.ID, id)
 		wantKind(t, name, err, signal.KindNotFound)
 	}
-	_, _, err = b.hooks.Delivery(ctx, accountIn(b.store, b.p), w.ID, d.ID)
+	_, _, err = b.hooks.History.Delivery(ctx, accountIn(b.store, b.p), w.ID, d.ID)
 	wantKind(t, "that of another account", err, signal.KindNotFound)
 
-	b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
-	_, _, err = b.hooks.Delivery(ctx, b.account, w.ID, d.ID)
+	b.must("remove", b.hooks.Settings.RemoveWebhook(ctx, b.account, w.ID))
+	_, _, err = b.hooks.History.Delivery(ctx, b.account, w.ID, d.ID)
 	wantKind(t, "that of a removed webhook", err, signal.KindNotFound)
 	b.erase()
 	b.wantNothingLeft()
@@ -95,7 +95,7 @@ func TestTwoOutcomesOfADelivery(t *testing.T) {
 	}
 	for status, want := range map[delivery.Status]int{delivery.Pending: 1, delivery.Succeeded: 1, delivery.Failed: 0} {
 		q := delivery.Query{Status: status, Limit: 9}
-		if _, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, q); total != want || err != nil {
+		if _, total, err := b.hooks.History.Deliveries(ctx, b.account, w.ID, q); total != want || err != nil {
 			t.Errorf("%d are %s, %v; want %d", total, status, err, want)
 		}
 	}
@@ -126,7 +126,7 @@ func TestSomeSuccessesAreStored(t *testing.T) {
 	write([]int{2, 4, 6}, succeeded(stored[0]), succeeded(made), other, unknown, succeeded(stored[3]), succeeded(twice),
 		succeeded(twice))
 	for status, want := range map[delivery.Status]int{delivery.Pending: 1, delivery.Succeeded: 5} {
-		_, total, err := b.hooks.Deliveries(t.Context(), b.account, w.ID, delivery.Query{Status: status, Limit: 9})
+		_, total, err := b.hooks.History.Deliveries(t.Context(), b.account, w.ID, delivery.Query{Status: status, Limit: 9})
 		if total != want || err != nil {
 			t.Errorf("%d are %s, %v; want %d", total, status, err, want)
 		}
@@ -134,14 +134,14 @@ func TestSomeSuccessesAreStored(t *testing.T) {
 	b.wantStats(delivery.WebhookStats{Pending: 1, Enabled: 1, OldestDue: milli(10)})
 	write([]int{0, 1}, succeeded(made), succeeded(twice))
 	for _, d := range append(stored, made, twice) {
-		if _, got, err := b.hooks.Delivery(t.Context(), d.Account, d.Webhook, d.ID); string(got) != string(body(d)) {
+		if _, got, err := b.hooks.History.Delivery(t.Context(), d.Account, d.Webhook, d.ID); string(got) != string(body(d)) {
 			t.Errorf("the body of %s is %q, %v", d.ID, got, err)
 		}
 	}
-	if refs := b.rdb.HGetAll(t.Context(), b.hooks.BodyRefsKey(b.p)).Val(); len(refs) > 0 {
+	if refs := b.rdb.HGetAll(t.Context(), b.store.BodyRefsKey(b.p)).Val(); len(refs) > 0 {
 		t.Errorf("bodies are shared: %q", refs)
 	}
-	b.must("remove", b.hooks.RemoveWebhook(t.Context(), b.account, w.ID))
+	b.must("remove", b.hooks.Settings.RemoveWebhook(t.Context(), b.account, w.ID))
 	b.erase()
 	b.wantNothingLeft()
 }
@@ -160,23 +160,23 @@ func TestStoreDeliveriesInParts(t *testing.T) {
 	last := &batch[len(batch)-1]
 	good := last.Event
 	last.Event = "of no known form"
-	if err := b.hooks.StoreDeliveries(ctx, b.p, b.epoch, batch); err == nil {
+	if err := b.hooks.Queue.StoreDeliveries(ctx, b.p, b.epoch, batch); err == nil {
 		t.Error("a batch with a bad event is stored")
 	}
-	n := b.rdb.ZCard(ctx, b.hooks.RecordedKey(b.p, one.ID)).Val()
+	n := b.rdb.ZCard(ctx, b.store.RecordedKey(b.p, one.ID)).Val()
 	if n < stepDeliveries/2 || n == int64(len(batch)) {
 		t.Errorf("%d deliveries are stored, want only the first part", n)
 	}
 	last.Event = good
 	for range 2 {
-		b.must("store", b.hooks.StoreDeliveries(ctx, b.p, b.epoch, batch))
+		b.must("store", b.hooks.Queue.StoreDeliveries(ctx, b.p, b.epoch, batch))
 		b.wantStats(delivery.WebhookStats{Pending: int64(2 * len(batch)), Enabled: 2, OldestDue: milli(0)})
-		if n := b.rdb.HLen(ctx, b.hooks.BodiesKey(b.p)).Val(); n != int64(len(batch)) {
+		if n := b.rdb.HLen(ctx, b.store.BodiesKey(b.p)).Val(); n != int64(len(batch)) {
 			t.Errorf("%d bodies, want %d", n, len(batch))
 		}
 	}
 	for _, w := range []*delivery.Webhook{one, two} {
-		b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
+		b.must("remove", b.hooks.Settings.RemoveWebhook(ctx, b.account, w.ID))
 	}
 	if steps := b.erase(); steps < 4 {
 		t.Errorf("%d deliveries were dropped in %d steps", 2*len(batch), steps)
@@ -191,14 +191,14 @@ func TestBatchSeesItsOwnChanges(t *testing.T) {
 	w := b.register()
 	deliver := func() *eventlog.Operation {
 		e := signal.NewEventID()
-		o := eventlog.NewOperation(b.hooks.Keys)
+		o := eventlog.NewOperation(b.store.Keys)
 		addDeliveries(o, b.p, deliveriesOf(e, string(e), testDelivery(w, e, milli(1000))))
 		return o
 	}
-	remove := eventlog.NewOperation(b.hooks.Keys)
-	remove.Step(eventlog.CmdHDel, remove.Key(b.hooks.WebhooksKey(b.p, b.account)), string(w.ID))
+	remove := eventlog.NewOperation(b.store.Keys)
+	remove.Step(eventlog.CmdHDel, remove.Key(b.store.WebhooksKey(b.p, b.account)), string(w.ID))
 	b.together(deliver(), remove, deliver())
-	if n := b.rdb.ZCard(t.Context(), b.hooks.PendingKey(b.p, w.ID)).Val(); n != 1 {
+	if n := b.rdb.ZCard(t.Context(), b.store.PendingKey(b.p, w.ID)).Val(); n != 1 {
 		t.Errorf("%d deliveries, want that from before the removal", n)
 	}
 }
@@ -209,8 +209,8 @@ func TestBatchLeavesNoEndedDeliveryDue(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*hookBench, *eventlog.Operation, *delivery.Webhook, delivery.Delivery){
 		"removed": func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, _ delivery.Delivery) {
-			o.Step(eventlog.CmdHDel, o.Key(b.hooks.WebhooksKey(b.p, b.account)), string(w.ID))
-			o.Step(eventlog.CmdUndue, eventlog.RefWebhooksDue, hook{b.hooks.Keys, b.p, b.account, w.ID}.member())
+			o.Step(eventlog.CmdHDel, o.Key(b.store.WebhooksKey(b.p, b.account)), string(w.ID))
+			o.Step(eventlog.CmdUndue, eventlog.RefWebhooksDue, hook{b.store.Keys, b.p, b.account, w.ID}.member())
 		},
 		"delivered": func(b *hookBench, o *eventlog.Operation, w *delivery.Webhook, d delivery.Delivery) {
 			out := outcomesOf(w, attempt(d, 200, milli(10), time.Time{}))
@@ -222,11 +222,11 @@ func TestBatchLeavesNoEndedDeliveryDue(t *testing.T) {
 			b := newHookBench(t)
 			w, e := b.register(), signal.NewEventID()
 			d := testDelivery(w, e, milli(1000))
-			made, ended := eventlog.NewOperation(b.hooks.Keys), eventlog.NewOperation(b.hooks.Keys)
+			made, ended := eventlog.NewOperation(b.store.Keys), eventlog.NewOperation(b.store.Keys)
 			addDeliveries(made, b.p, deliveriesOf(e, "body", d))
 			end(b, ended, w, d)
 			b.together(made, ended)
-			if due := b.rdb.ZRange(t.Context(), b.hooks.WebhooksDueKey(b.p), 0, -1).Val(); len(due) > 0 {
+			if due := b.rdb.ZRange(t.Context(), b.store.WebhooksDueKey(b.p), 0, -1).Val(); len(due) > 0 {
 				t.Errorf("due are %v", due)
 			}
 		})
@@ -239,17 +239,17 @@ func TestPendingDeliveriesAreNotDropped(t *testing.T) {
 	b := newHookBench(t)
 	w, e := b.register(), signal.NewEventID()
 	d := testDelivery(w, e, milli(1000))
-	b.must("store", b.hooks.StoreDeliveries(t.Context(), b.p, b.epoch, deliveriesOf(e, "body", d)))
+	b.must("store", b.hooks.Queue.StoreDeliveries(t.Context(), b.p, b.epoch, deliveriesOf(e, "body", d)))
 	member, err := deliveryMember(d.ID, d.Type)
 	b.must("name delivery", err)
 	for _, which := range []string{dropEnded, "\xff\xff\xff\xff\xff\xff"} {
-		at := hook{keys: b.hooks.Keys, p: b.p, id: w.ID}
-		n, err := dropDeliveries(t.Context(), b.store.Client, at, b.epoch, which, []string{member})
+		at := hook{keys: b.store.Keys, p: b.p, id: w.ID}
+		n, err := b.hooks.Retention.drop(t.Context(), at, b.epoch, which, []string{member})
 		if n != 0 || err != nil {
 			t.Errorf("%d are dropped by %q, %v", n, which, err)
 		}
 	}
-	if n := b.rdb.HLen(t.Context(), b.hooks.DeliveriesKey(b.p, w.ID)).Val(); n != 1 {
+	if n := b.rdb.HLen(t.Context(), b.store.DeliveriesKey(b.p, w.ID)).Val(); n != 1 {
 		t.Errorf("%d records are left, want that of the pending one", n)
 	}
 }
@@ -263,7 +263,7 @@ func TestBatchSharesBodies(t *testing.T) {
 	var all []*eventlog.Operation
 	for range 3 {
 		w := b.register()
-		o := eventlog.NewOperation(b.hooks.Keys)
+		o := eventlog.NewOperation(b.store.Keys)
 		out := outcomesOf(w, attempt(testDelivery(w, e, milli(0)), 200, milli(10), time.Time{}))
 		out.Bodies = [][]byte{body}
 		addOutcomes(o, b.p, &out)
@@ -272,10 +272,10 @@ func TestBatchSharesBodies(t *testing.T) {
 	b.together(all...)
 	key, err := bodyKey(e, body)
 	b.must("make key", err)
-	if got := b.rdb.HGetAll(t.Context(), b.hooks.BodiesKey(b.p)).Val(); len(got) != 1 || got[key] != string(body) {
+	if got := b.rdb.HGetAll(t.Context(), b.store.BodiesKey(b.p)).Val(); len(got) != 1 || got[key] != string(body) {
 		t.Errorf("bodies %q", got)
 	}
-	if got := b.rdb.HGet(t.Context(), b.hooks.BodyRefsKey(b.p), key).Val(); got != "2" {
+	if got := b.rdb.HGet(t.Context(), b.store.BodyRefsKey(b.p), key).Val(); got != "2" {
 		t.Errorf("%q others have it, want 2", got)
 	}
 }
@@ -314,10 +314,10 @@ func TestDueEndpoints(t *testing.T) {
 		b.deliver(w, milli(int64(100*i)+50), milli(int64(100*i)))
 		want = append(want, delivery.EndpointDue{Account: b.account, Webhook: w.ID, At: milli(int64(100 * i))})
 	}
-	b.rdb.ZAdd(ctx, b.hooks.WebhooksDueKey(b.p), zAt(milli(-5), "damaged"))
+	b.rdb.ZAdd(ctx, b.store.WebhooksDueKey(b.p), zAt(milli(-5), "damaged"))
 	check := func(until time.Time, offset, limit int, want []delivery.EndpointDue) {
 		t.Helper()
-		got, err := b.hooks.DueEndpoints(ctx, b.p, until, offset, limit)
+		got, err := b.hooks.Queue.DueEndpoints(ctx, b.p, until, offset, limit)
 		if d := cmp.Diff(want, got); d != "" || err != nil {
 			t.Errorf("until %v: %v (-want +got):\n%s", until, err, d)
 		}
@@ -327,7 +327,7 @@ func TestDueEndpoints(t *testing.T) {
 	check(milli(200), 3, 10, nil)
 	check(milli(199), 0, 10, want[:2])
 	check(milli(1000), 0, 10, want)
-	wantPostponed(t, b.store.RDB, b.hooks.WebhooksDueKey(b.p), "damaged", milli(200))
+	wantPostponed(t, b.store.RDB, b.store.WebhooksDueKey(b.p), "damaged", milli(200))
 }
 
 func TestDueDeliveries(t *testing.T) {
@@ -352,14 +352,14 @@ func TestDueDeliveries(t *testing.T) {
 
 	// Those that cannot be sent hold up no other. Those without a record or a body are no
 	// longer counted.
-	b.rdb.HSet(ctx, b.hooks.DeliveriesKey(b.p, w.ID), deliveryField(list[0].ID), "damaged")
-	b.rdb.HDel(ctx, b.hooks.DeliveriesKey(b.p, w.ID), deliveryField(list[1].ID))
+	b.rdb.HSet(ctx, b.store.DeliveriesKey(b.p, w.ID), deliveryField(list[0].ID), "damaged")
+	b.rdb.HDel(ctx, b.store.DeliveriesKey(b.p, w.ID), deliveryField(list[1].ID))
 	key, err := bodyKey(list[2].Event, []byte("body of "+list[2].Event))
 	b.must("make key", err)
-	b.rdb.HDel(ctx, b.hooks.BodiesKey(b.p), key)
+	b.rdb.HDel(ctx, b.store.BodiesKey(b.p), key)
 	// The deliveries after them are read soon, though the page was full of them.
 	soon := b.store.Now().Add(rereadAfter)
-	due, next, err := b.hooks.DueDeliveries(ctx, b.p, b.account, w.ID, milli(30), 2, nil)
+	due, next, err := b.hooks.Queue.DueDeliveries(ctx, b.p, b.account, w.ID, milli(30), 2, nil)
 	if len(due) != 0 || err != nil || next.Before(soon) || next.After(b.store.Now().Add(rereadAfter)) {
 		t.Errorf("%d due, the next at %v, %v; want none, and at %v", len(due), next, err, soon)
 	}
@@ -367,7 +367,7 @@ func TestDueDeliveries(t *testing.T) {
 	b.wantStats(delivery.WebhookStats{Pending: 3, Enabled: 1, OldestDue: milli(30)})
 	damaged, err := deliveryMember(list[0].ID, list[0].Type)
 	b.must("make member", err)
-	wantPostponed(t, b.store.RDB, b.hooks.PendingKey(b.p, w.ID), damaged, milli(30))
+	wantPostponed(t, b.store.RDB, b.store.PendingKey(b.p, w.ID), damaged, milli(30))
 	// An attempt of one of them was in flight.
 	b.outcomes(w, attempt(list[2], 200, milli(50), time.Time{}), attempt(list[3], 200, milli(50), time.Time{}))
 	b.wantStats(delivery.WebhookStats{Pending: 2, Enabled: 1, OldestDue: milli(40)})
@@ -375,9 +375,9 @@ func TestDueDeliveries(t *testing.T) {
 	b.deliver(w, milli(60))
 	member, err := deliveryMember(list[4].ID, list[4].Type)
 	b.must("make member", err)
-	b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
-	b.must("drop", b.hooks.setAside(ctx, hook{b.hooks.Keys, b.p, b.account, w.ID}, member, time.Time{}, codec.ErrShort))
-	if n := b.rdb.ZCard(ctx, b.hooks.WebhooksDueKey(b.p)).Val(); n != 0 {
+	b.must("remove", b.hooks.Settings.RemoveWebhook(ctx, b.account, w.ID))
+	b.must("drop", b.hooks.Queue.setAside(ctx, hook{b.store.Keys, b.p, b.account, w.ID}, member, time.Time{}, codec.ErrShort))
+	if n := b.rdb.ZCard(ctx, b.store.WebhooksDueKey(b.p)).Val(); n != 0 {
 		t.Errorf("%d webhooks are due, want none", n)
 	}
 }
@@ -386,7 +386,7 @@ func TestDueDeliveries(t *testing.T) {
 func (b *hookBench) wantDue(w *delivery.Webhook, until time.Time, limit int, except map[signal.DeliveryID]bool,
 	wantNext time.Time, want ...delivery.Delivery) {
 	b.Helper()
-	due, next, err := b.hooks.DueDeliveries(b.Context(), b.p, b.account, w.ID, until, limit, except)
+	due, next, err := b.hooks.Queue.DueDeliveries(b.Context(), b.p, b.account, w.ID, until, limit, except)
 	if err != nil || !next.Equal(wantNext) {
 		b.Errorf("next is due at %v, %v; want %v", next, err, wantNext)
 	}
@@ -402,7 +402,7 @@ func (b *hookBench) wantPages(w *delivery.Webhook, q delivery.Query, want []deli
 	b.Helper()
 	var got, ids []signal.DeliveryID
 	for q.Limit, q.Offset = 700, 0; q.Offset <= len(want); q.Offset += q.Limit {
-		page, total, err := b.hooks.Deliveries(b.Context(), b.account, w.ID, q)
+		page, total, err := b.hooks.History.Deliveries(b.Context(), b.account, w.ID, q)
 		if err != nil || total != len(want) {
 			b.Fatalf("%+v: %d in all, %v; want %d", q, total, err, len(want))
 		}
@@ -423,7 +423,7 @@ func (b *hookBench) prune(w *delivery.Webhook, retention time.Duration, keep int
 	b.Helper()
 	for more := true; more; steps++ {
 		var err error
-		more, err = b.hooks.PruneDeliveries(b.Context(), b.p, b.epoch, w.ID, retention, keep, keepBytes)
+		more, err = b.hooks.Retention.PruneDeliveries(b.Context(), b.p, b.epoch, w.ID, retention, keep, keepBytes)
 		b.must("prune", err)
 	}
 	return steps
@@ -456,7 +456,7 @@ func TestManyDeliveries(t *testing.T) {
 	}
 	cancelAll := func(want int) {
 		t.Helper()
-		if n, err := b.hooks.CancelDeliveries(ctx, b.account, w.ID); n != want || err != nil {
+		if n, err := b.hooks.Changes.CancelDeliveries(ctx, b.account, w.ID); n != want || err != nil {
 			t.Errorf("%d are cancelled, %v; want %d", n, err, want)
 		}
 	}
@@ -464,7 +464,7 @@ func TestManyDeliveries(t *testing.T) {
 		t.Helper()
 		q.Status = delivery.Failed
 		for _, q.DryRun = range []bool{true, false} {
-			if n, err := b.hooks.RetryDeliveries(ctx, b.account, w.ID, q); n != want || err != nil {
+			if n, err := b.hooks.Changes.RetryDeliveries(ctx, b.account, w.ID, q); n != want || err != nil {
 				t.Errorf("%s: %d are retried (dry run %v), %v; want %d", what, n, q.DryRun, err, want)
 			}
 		}
@@ -487,7 +487,7 @@ func TestManyDeliveries(t *testing.T) {
 	b.wantStats(delivery.WebhookStats{Pending: 2401, Enabled: 2, OldestDue: milli(0)})
 
 	cancelAll(2400)
-	_, err := b.hooks.RetryDelivery(ctx, b.account, w.ID, list[0].ID)
+	_, err := b.hooks.Changes.RetryDelivery(ctx, b.account, w.ID, list[0].ID)
 	b.must("retry", err)
 	if steps := b.prune(w, time.Hour, 1300, 0); steps < 4 {
 		t.Errorf("pruned in %d steps", steps)
@@ -504,7 +504,7 @@ func TestManyDeliveries(t *testing.T) {
 	pages(delivery.Query{}, list[:1])
 
 	for _, w := range []*delivery.Webhook{w, other} {
-		b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
+		b.must("remove", b.hooks.Settings.RemoveWebhook(ctx, b.account, w.ID))
 	}
 	pages(delivery.Query{}, nil)
 	b.erase()

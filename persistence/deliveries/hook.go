@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
@@ -16,8 +17,8 @@ type hook struct {
 	id      signal.WebhookID
 }
 
-func (h *Store) hook(account signal.AccountID, id signal.WebhookID) hook {
-	return hook{h.Keys, h.Partition(account), account, id}
+func hookOf(c *redisclient.Client, account signal.AccountID, id signal.WebhookID) hook {
+	return hook{c.Keys, c.Partition(account), account, id}
 }
 
 // The deliveries of a webhook are a hash of records and four sorted sets: all by creation,
@@ -33,6 +34,30 @@ func (w hook) failed() string    { return w.keys.FailedKey(w.p, w.id) }
 
 // webhooks returns the key of the account's webhooks.
 func (w hook) webhooks() string { return w.keys.WebhooksKey(w.p, w.account) }
+
+// byCreation returns the sorted set by creation that has the deliveries with a status; "" is
+// any, and stands in for pending.
+func (w hook) byCreation(status delivery.Status) string {
+	switch status {
+	case delivery.Succeeded:
+		return w.succeeded()
+	case delivery.Failed:
+		return w.failed()
+	default:
+		return w.all()
+	}
+}
+
+// stateKeys adds the keys of a webhook's deliveries in the order of CmdOutcome and CmdShift, and
+// returns the first.
+func (w hook) stateKeys(o *eventlog.Operation) eventlog.KeyRef {
+	k := o.Key(w.pending())
+	o.Key(w.records())
+	o.Key(w.succeeded())
+	o.Key(w.failed())
+	o.Key(w.all())
+	return k
+}
 
 // guard refuses o unless the account has the webhook.
 func (w hook) guard(o *eventlog.Operation, refusal error) {

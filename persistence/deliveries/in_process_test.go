@@ -9,6 +9,9 @@ import (
 
 func TestStoreInProcess(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	redistest.RunInProcess(t, 30, map[string][]string{
 		"they end, stop or restart the server, or have a second one": {"TestWebhooksWithoutRedis"},
 		"they measure keys by MEMORY USAGE":                          {"TestBytesOfAWebhookAreBounded"},

@@ -28,11 +28,17 @@ const (
 	maxScans = 2
 )
 
+// History reads deliveries. Its methods for lists of all webhooks are in list_all.go.
+type History struct {
+	*redisclient.Client
+	scans chan struct{} // holds maxScans
+}
+
 // Delivery returns a delivery and its body. KindNotFound: the account does not have the webhook,
 // or the webhook does not have the delivery.
-func (h *Store) Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
+func (h *History) Delivery(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
 	id signal.DeliveryID) (delivery.Delivery, []byte, error) {
-	w := h.hook(account, webhook)
+	w := hookOf(h.Client, account, webhook)
 	pipe := h.RDB.Pipeline()
 	exists := pipe.HExists(ctx, w.webhooks(), string(webhook))
 	record := pipe.HGet(ctx, w.records(), deliveryField(id))
@@ -57,41 +63,12 @@ func (h *Store) Delivery(ctx context.Context, account signal.AccountID, webhook 
 	return d, body, nil
 }
 
-// PendingDeliveries returns the number of pending deliveries of each of the accounts, all of
-// partition p.
-func (h *Store) PendingDeliveries(ctx context.Context, p int, accounts []signal.AccountID) ([]int, error) {
-	pipe := h.RDB.Pipeline()
-	webhooks := make([]*redis.StringSliceCmd, len(accounts))
-	for i, a := range accounts {
-		webhooks[i] = pipe.HKeys(ctx, h.WebhooksKey(p, a))
-	}
-	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return nil, redisclient.Failed(err, "read webhooks")
-	}
-	pending := make([][]*redis.IntCmd, len(accounts))
-	for i := range accounts {
-		for _, w := range webhooks[i].Val() {
-			pending[i] = append(pending[i], pipe.ZCard(ctx, h.PendingKey(p, signal.WebhookID(w))))
-		}
-	}
-	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return nil, redisclient.Failed(err, "count pending deliveries")
-	}
-	n := make([]int, len(accounts))
-	for i := range pending {
-		for _, c := range pending[i] {
-			n[i] += int(c.Val())
-		}
-	}
-	return n, nil
-}
-
 // Deliveries returns q.Limit deliveries of a webhook after the first q.Offset ones that match q,
 // newest first, and how many match. Of their attempts there is only the last, with its number
 // and response status. A webhook that does not exist has none.
-func (h *Store) Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
+func (h *History) Deliveries(ctx context.Context, account signal.AccountID, webhook signal.WebhookID,
 	q delivery.Query) (list []delivery.Delivery, total int, err error) {
-	w := h.hook(account, webhook)
+	w := hookOf(h.Client, account, webhook)
 	var members []string
 	switch {
 	case q.Type != "":
@@ -117,21 +94,8 @@ func (h *Store) Deliveries(ctx context.Context, account signal.AccountID, webhoo
 	return list, total, err
 }
 
-// byCreation returns the sorted set by creation that has the deliveries with a status; "" is
-// any, and stands in for pending.
-func (w hook) byCreation(status delivery.Status) string {
-	switch status {
-	case delivery.Succeeded:
-		return w.succeeded()
-	case delivery.Failed:
-		return w.failed()
-	default:
-		return w.all()
-	}
-}
-
 // page returns the members of a page of a set by creation, and its length.
-func (h *Store) page(ctx context.Context, set string, q delivery.Query) ([]string, int, error) {
+func (h *History) page(ctx context.Context, set string, q delivery.Query) ([]string, int, error) {
 	pipe := h.RDB.Pipeline()
 	total := pipe.ZCard(ctx, set)
 	members := pipe.ZRevRange(ctx, set, int64(q.Offset), int64(q.Offset)+int64(q.Limit)-1)
@@ -143,7 +107,7 @@ func (h *Store) page(ctx context.Context, set string, q delivery.Query) ([]strin
 
 // beginScan waits until fewer than maxScans are running, or ctx ends. After a nil error the
 // caller must call endScan.
-func (h *Store) beginScan(ctx context.Context) error {
+func (h *History) beginScan(ctx context.Context) error {
 	select {
 	case h.scans <- struct{}{}:
 		return nil
@@ -152,11 +116,11 @@ func (h *Store) beginScan(ctx context.Context) error {
 	}
 }
 
-func (h *Store) endScan() { <-h.scans }
+func (h *History) endScan() { <-h.scans }
 
 // pendingPage is page for pending deliveries, whose own set is by due time. A short set is read
 // as a whole; else the set of all is read, newest first, from where the page begins.
-func (h *Store) pendingPage(ctx context.Context, w hook, q delivery.Query) ([]string, int, error) {
+func (h *History) pendingPage(ctx context.Context, w hook, q delivery.Query) ([]string, int, error) {
 	pipe := h.RDB.Pipeline()
 	count := pipe.ZCard(ctx, w.pending())
 	first := pipe.ZRange(ctx, w.pending(), 0, memberChunk-1)
@@ -196,7 +160,7 @@ func (h *Store) pendingPage(ctx context.Context, w hook, q delivery.Query) ([]st
 }
 
 // newestOf returns the page of members that q selects, by their scores in set.
-func (h *Store) newestOf(ctx context.Context, set string, members []string, q delivery.Query) ([]string, error) {
+func (h *History) newestOf(ctx context.Context, set string, members []string, q delivery.Query) ([]string, error) {
 	if len(members) == 0 || q.Offset >= len(members) {
 		return nil, nil
 	}
@@ -239,7 +203,7 @@ func beyond(last *redis.Z, found []redis.Z, direction int) []string {
 }
 
 // pendingOf returns those of members that are pending.
-func (h *Store) pendingOf(ctx context.Context, w hook, members []string) ([]string, error) {
+func (h *History) pendingOf(ctx context.Context, w hook, members []string) ([]string, error) {
 	if len(members) == 0 {
 		return nil, nil
 	}
@@ -257,7 +221,7 @@ func (h *Store) pendingOf(ctx context.Context, w hook, members []string) ([]stri
 }
 
 // scanType is page for a type of events: it scans the members of all, a chunk at a time.
-func (h *Store) scanType(ctx context.Context, w hook, q delivery.Query) (page []string, total int, err error) {
+func (h *History) scanType(ctx context.Context, w hook, q delivery.Query) (page []string, total int, err error) {
 	if err := h.beginScan(ctx); err != nil {
 		return nil, 0, err
 	}
@@ -283,7 +247,7 @@ func (h *Store) scanType(ctx context.Context, w hook, q delivery.Query) (page []
 
 // eachNewest calls f with the members of a set by creation, newest first and without the first
 // offset ones, until it returns false. Each comes once, even if others are added meanwhile.
-func (h *Store) eachNewest(ctx context.Context, set string, offset int64, f func([]string) (bool, error)) error {
+func (h *History) eachNewest(ctx context.Context, set string, offset int64, f func([]string) (bool, error)) error {
 	last := redis.Z{Score: math.Inf(1), Member: ""}
 	for ; ; offset += memberChunk {
 		found, err := h.RDB.ZRevRangeWithScores(ctx, set, offset, offset+memberChunk-1).Result()
@@ -299,7 +263,7 @@ func (h *Store) eachNewest(ctx context.Context, set string, offset int64, f func
 
 // readFronts returns the deliveries of members as lists show them, without those that were
 // erased meanwhile. It logs those that cannot be read. exists reports whether the webhook does.
-func (h *Store) readFronts(ctx context.Context, w hook, members []string) (
+func (h *History) readFronts(ctx context.Context, w hook, members []string) (
 	list []delivery.Delivery, exists bool, err error) {
 	list = make([]delivery.Delivery, 0, len(members))
 	args := []any{deliveryFront}
@@ -325,4 +289,13 @@ func (h *Store) readFronts(ctx context.Context, w hook, members []string) (
 		list = append(list, d)
 	}
 	return list, len(answer) > 0, nil
+}
+
+// exists returns errNoWebhook if the account does not have the webhook.
+func (h *History) exists(ctx context.Context, w hook) error {
+	found, err := h.RDB.HExists(ctx, w.webhooks(), string(w.id)).Result()
+	if err == nil && !found {
+		return errNoWebhook
+	}
+	return redisclient.Failed(err, "look for webhook")
 }

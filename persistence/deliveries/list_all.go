@@ -15,7 +15,7 @@ import (
 
 // AllDeliveries is Deliveries for all webhooks of an account. It merges their deliveries by
 // creation, in memory for a chunk of each.
-func (h *Store) AllDeliveries(
+func (h *History) AllDeliveries(
 	ctx context.Context, account signal.AccountID, q delivery.Query,
 ) ([]delivery.Delivery, int, error) {
 	ids, err := h.RDB.HKeys(ctx, h.WebhooksKey(h.Partition(account), account)).Result()
@@ -24,7 +24,7 @@ func (h *Store) AllDeliveries(
 	}
 	m := merge{h: h, q: q, chunk: memberChunk}
 	for _, id := range ids {
-		w := h.hook(account, signal.WebhookID(id))
+		w := hookOf(h.Client, account, signal.WebhookID(id))
 		m.runs = append(m.runs, &run{w: w, last: redis.Z{Score: math.Inf(1), Member: ""}})
 	}
 	if !m.scans() {
@@ -46,7 +46,7 @@ func (h *Store) AllDeliveries(
 
 // merge reads the deliveries of several webhooks, newest first.
 type merge struct {
-	h     *Store
+	h     *History
 	q     delivery.Query
 	chunk int // members of a webhook that are read at once
 	runs  []*run
@@ -210,7 +210,7 @@ func (m *merge) filter(ctx context.Context, read map[*run]*redis.ZSliceCmd) erro
 
 // readPage returns the deliveries of a page as lists show them, in one round trip, without those
 // that were erased meanwhile.
-func (h *Store) readPage(ctx context.Context, page []placed) ([]delivery.Delivery, error) {
+func (h *History) readPage(ctx context.Context, page []placed) ([]delivery.Delivery, error) {
 	if len(page) == 0 {
 		return []delivery.Delivery{}, nil
 	}

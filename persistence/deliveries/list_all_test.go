@@ -15,7 +15,7 @@ import (
 func TestAllDeliveriesMergeThoseOfEachWebhook(t *testing.T) {
 	t.Parallel()
 	b := newHookBench(t)
-	if list, total, err := b.hooks.AllDeliveries(t.Context(), b.account, delivery.Query{Limit: 5}); err != nil ||
+	if list, total, err := b.hooks.History.AllDeliveries(t.Context(), b.account, delivery.Query{Limit: 5}); err != nil ||
 		len(list) != 0 || total != 0 {
 		t.Errorf("without webhooks: %v %d %v", list, total, err)
 	}
@@ -37,9 +37,9 @@ func TestAllDeliveriesMergeThoseOfEachWebhook(t *testing.T) {
 			checkMerged(b, hooks, delivery.Query{Status: status, Type: kind})
 		}
 	}
-	b.must("remove", b.hooks.RemoveWebhook(t.Context(), b.account, hooks[0].ID))
+	b.must("remove", b.hooks.Settings.RemoveWebhook(t.Context(), b.account, hooks[0].ID))
 	checkMerged(b, hooks[1:], delivery.Query{})
-	if list, total, err := b.hooks.AllDeliveries(t.Context(), accountIn(b.store, b.p), delivery.Query{Limit: 5}); err !=
+	if list, total, err := b.hooks.History.AllDeliveries(t.Context(), accountIn(b.store, b.p), delivery.Query{Limit: 5}); err !=
 		nil || len(list) != 0 || total != 0 {
 		t.Errorf("another account: %v %d %v", list, total, err)
 	}
@@ -53,7 +53,7 @@ func checkMerged(b *hookBench, hooks []*delivery.Webhook, q delivery.Query) {
 	for _, w := range hooks {
 		whole := q
 		whole.Limit = 2 * memberChunk
-		list, n, err := b.hooks.Deliveries(b.Context(), b.account, w.ID, whole)
+		list, n, err := b.hooks.History.Deliveries(b.Context(), b.account, w.ID, whole)
 		b.must("list", err)
 		left[w.ID] = list
 		all += n
@@ -71,7 +71,7 @@ func checkMerged(b *hookBench, hooks []*delivery.Webhook, q delivery.Query) {
 	}
 	for _, offset := range []int{0, 7, memberChunk - 10, memberChunk + 1, all - 3, all, all + 5} {
 		q.Offset, q.Limit = max(offset, 0), 25
-		got, total, err := b.hooks.AllDeliveries(b.Context(), b.account, q)
+		got, total, err := b.hooks.History.AllDeliveries(b.Context(), b.account, q)
 		page := want[min(q.Offset, all):min(q.Offset+q.Limit, all)]
 		if d := cmp.Diff(append([]delivery.Delivery{}, page...), got); d != "" || total != all || err != nil {
 			b.Errorf("%+v: %d of %d, %v (-want +got):\n%s", q, total, all, err, d)

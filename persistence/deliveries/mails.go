@@ -62,12 +62,18 @@ func addMail(o *eventlog.Operation, p int, m delivery.Mail, now time.Time) {
 	o.Step(eventlog.CmdZAdd, o.Key(o.MailsKey(p)), codec.MilliText(now), m.ID)
 }
 
+// Mails are the mails about webhooks that are to be sent.
+type Mails struct {
+	*redisclient.Client
+	log *eventlog.Log
+}
+
 // DueMails returns at most limit mails of partition p that are to be sent until the given time,
 // the oldest first, and when the first one after that time is due, or zero. One that cannot be
 // read is logged and postponed.
-func (h *Store) DueMails(ctx context.Context, p int, until time.Time, limit int) (
+func (h *Mails) DueMails(ctx context.Context, p int, until time.Time, limit int) (
 	mails []delivery.Mail, next time.Time, err error) {
-	ids, next, err := h.dueMembers(ctx, h.MailsKey(p), until, limit)
+	ids, next, err := dueMembers(ctx, h.Client, h.MailsKey(p), until, limit)
 	if err != nil || len(ids) == 0 {
 		return nil, next, redisclient.Failed(err, "read mails of partition %d", p)
 	}
@@ -109,7 +115,7 @@ func removeMails(ctx context.Context, c *redisclient.Client, p int, ids []string
 // StoreMailOutcome stores the outcome of an attempt to send m: it is tried again at the given
 // time, or never if that is zero, because it was sent or given up. A mail that was removed
 // meanwhile stays removed.
-func (h *Store) StoreMailOutcome(ctx context.Context, p int, epoch int64, m delivery.Mail, again time.Time) error {
+func (h *Mails) StoreMailOutcome(ctx context.Context, p int, epoch int64, m delivery.Mail, again time.Time) error {
 	o := eventlog.NewOperation(h.Keys)
 	o.Fence(epoch)
 	mails, records := o.Key(h.MailsKey(p)), o.Key(h.MailRecordsKey(p))

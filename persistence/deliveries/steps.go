@@ -130,17 +130,6 @@ func (m *newDeliveries) add(d *delivery.Delivery, body string) error {
 	return nil
 }
 
-// stateKeys adds the keys of a webhook's deliveries in the order of CmdOutcome and CmdShift, and
-// returns the first.
-func (w hook) stateKeys(o *eventlog.Operation) eventlog.KeyRef {
-	k := o.Key(w.pending())
-	o.Key(w.records())
-	o.Key(w.succeeded())
-	o.Key(w.failed())
-	o.Key(w.all())
-	return k
-}
-
 // addOutcomes stores states after attempts. Those of deliveries that are no longer pending, or
 // are due at another time by now, are left out. Those with a body are made if they are not
 // stored yet.

@@ -1,7 +1,6 @@
 package deliveries
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,7 +10,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // What the later events of a signal wait for at a webhook: a hash by the signal.
@@ -83,24 +81,4 @@ func addWaits(o *eventlog.Operation, p int, webhook signal.WebhookID, list []del
 	if len(set) > 0 {
 		o.Step(eventlog.CmdExpire, k, strconv.Itoa(int(waitsTime/time.Second)))
 	}
-}
-
-// SignalWaits returns what the later events of signals wait for at a webhook. A record
-// that cannot be read is logged and left out.
-func (h *Store) SignalWaits(ctx context.Context, p int, webhook signal.WebhookID) ([]delivery.Wait, error) {
-	found, err := h.RDB.HGetAll(ctx, h.WaitsKey(p, webhook)).Result()
-	if err != nil {
-		return nil, redisclient.Failed(err, "read waits of webhook %s", webhook)
-	}
-	var list []delivery.Wait
-	for id, record := range found {
-		w, err := decodeWait(signal.SignalID(id), []byte(record))
-		if err != nil {
-			h.Log.Error("the wait of a signal is not readable", "component", "persistence", "partition", p,
-				"webhook", string(webhook), "err", err)
-			continue
-		}
-		list = append(list, w)
-	}
-	return list, nil
 }

@@ -69,7 +69,7 @@ func TestWaitsAreKept(t *testing.T) {
 	}
 	wants := func(want ...delivery.Wait) {
 		t.Helper()
-		got, err := b.hooks.SignalWaits(ctx, b.p, w.ID)
+		got, err := b.hooks.Queue.SignalWaits(ctx, b.p, w.ID)
 		b.must("read", err)
 		for _, list := range [][]delivery.Wait{want, got} {
 			slices.SortFunc(list, func(a, b delivery.Wait) int { return cmp.Compare(a.Signal, b.Signal) })
@@ -82,7 +82,7 @@ func TestWaitsAreKept(t *testing.T) {
 	all := someWaits()
 	store(all...)
 	wants(all...)
-	if ttl := b.rdb.TTL(ctx, b.hooks.WaitsKey(b.p, w.ID)).Val(); ttl < waitsTime-time.Minute || ttl > waitsTime {
+	if ttl := b.rdb.TTL(ctx, b.store.WaitsKey(b.p, w.ID)).Val(); ttl < waitsTime-time.Minute || ttl > waitsTime {
 		t.Errorf("kept for %v", ttl)
 	}
 	all[0].Last, all[0].LastAt = signal.NewDeliveryID(), milli(99)
@@ -94,9 +94,9 @@ func TestWaitsAreKept(t *testing.T) {
 		many[i].Signal = signal.NewSignalID()
 	}
 	store(many...)
-	b.rdb.HSet(ctx, b.hooks.WaitsKey(b.p, w.ID), "sig_unreadable", "x")
+	b.rdb.HSet(ctx, b.store.WaitsKey(b.p, w.ID), "sig_unreadable", "x")
 	wants(append(slices.Clone(many), all[0], all[2])...)
-	b.must("remove", b.hooks.RemoveWebhook(ctx, b.account, w.ID))
+	b.must("remove", b.hooks.Settings.RemoveWebhook(ctx, b.account, w.ID))
 	b.erase()
 	wants()
 }
@@ -112,7 +112,7 @@ func TestPageBeyondPendingDeliveries(t *testing.T) {
 	}
 	b.deliver(w, at...)
 	before := b.calls("zrevrange")
-	list, total, err := b.hooks.Deliveries(b.Context(), b.account, w.ID,
+	list, total, err := b.hooks.History.Deliveries(b.Context(), b.account, w.ID,
 		delivery.Query{Status: delivery.Pending, Offset: 1 << 40, Limit: 10})
 	if len(list) != 0 || total != len(at) || err != nil {
 		t.Errorf("%d of %d deliveries, %v", len(list), total, err)
@@ -120,7 +120,7 @@ func TestPageBeyondPendingDeliveries(t *testing.T) {
 	if after := b.calls("zrevrange"); after != before {
 		t.Errorf("the deliveries were read: %d reads, before %d", after, before)
 	}
-	list, _, err = b.hooks.Deliveries(b.Context(), b.account, w.ID,
+	list, _, err = b.hooks.History.Deliveries(b.Context(), b.account, w.ID,
 		delivery.Query{Status: delivery.Pending, Offset: len(at) - 1, Limit: 10})
 	if len(list) != 1 || err != nil {
 		t.Errorf("the last page has %d deliveries, %v", len(list), err)
@@ -153,7 +153,7 @@ func TestLatePageOfPendingDeliveries(t *testing.T) {
 	var before delivery.Delivery
 	for offset := 0; offset < len(pending)+500; offset += 500 {
 		reads := b.calls("zrevrange")
-		list, total, err := b.hooks.Deliveries(b.Context(), b.account, w.ID,
+		list, total, err := b.hooks.History.Deliveries(b.Context(), b.account, w.ID,
 			delivery.Query{Status: delivery.Pending, Offset: offset, Limit: 500})
 		if err != nil || total != len(pending) || len(list) != max(0, min(500, len(pending)-offset)) {
 			t.Fatalf("offset %d: %d of %d deliveries, %v", offset, len(list), total, err)
@@ -179,11 +179,11 @@ func TestPendingDeliveriesAreCounted(t *testing.T) {
 	b := newHookBench(t)
 	w, v := b.register(), b.register()
 	other, none := accountIn(b.store, b.p), accountIn(b.store, b.p)
-	theirs, err := b.hooks.Register(b.Context(), testWebhook(other), 100, nil)
+	theirs, err := b.hooks.Settings.Register(b.Context(), testWebhook(other), 100, nil)
 	b.must("register", err)
 	check := func(want ...int) {
 		t.Helper()
-		n, err := b.hooks.PendingDeliveries(b.Context(), b.p, []signal.AccountID{b.account, none, other})
+		n, err := b.hooks.Queue.PendingDeliveries(b.Context(), b.p, []signal.AccountID{b.account, none, other})
 		if err != nil || !slices.Equal(n, want) {
 			t.Errorf("%v are pending, %v, want %v", n, err, want)
 		}
@@ -195,9 +195,9 @@ func TestPendingDeliveriesAreCounted(t *testing.T) {
 	check(4, 0, 2)
 	b.outcomes(w, attempt(list[0], 200, milli(5), time.Time{}), attempt(list[1], 500, milli(5), milli(50)))
 	check(3, 0, 2)
-	b.must("remove", b.hooks.RemoveWebhook(b.Context(), b.account, v.ID))
+	b.must("remove", b.hooks.Settings.RemoveWebhook(b.Context(), b.account, v.ID))
 	check(2, 0, 2)
-	_, err = b.hooks.CancelDeliveries(b.Context(), b.account, w.ID)
+	_, err = b.hooks.Changes.CancelDeliveries(b.Context(), b.account, w.ID)
 	b.must("cancel", err)
 	check(0, 0, 2)
 }
@@ -228,12 +228,12 @@ func TestBytesOfAWebhookAreBounded(t *testing.T) {
 	}
 	const limit = 1 << 20
 	steps := b.prune(w, 100*365*24*time.Hour, 10_000, limit)
-	used := b.rdb.MemoryUsage(ctx, b.hooks.DeliveriesKey(b.p, w.ID), 0).Val()
+	used := b.rdb.MemoryUsage(ctx, b.store.DeliveriesKey(b.p, w.ID), 0).Val()
 	if used > limit+limit/8 || used < limit-limit/8 || steps < 2 {
 		t.Errorf("%d bytes are used after %d steps, at most %d may be", used, steps, limit)
 	}
 	for status, want := range map[delivery.Status]int{delivery.Pending: 100, delivery.Failed: 0} {
-		shown, total, err := b.hooks.Deliveries(ctx, b.account, w.ID, delivery.Query{Status: status, Limit: 1})
+		shown, total, err := b.hooks.History.Deliveries(ctx, b.account, w.ID, delivery.Query{Status: status, Limit: 1})
 		if err != nil || want > 0 && total != want || len(shown) != 1 ||
 			status == delivery.Failed && shown[0].ID != list[499].ID {
 			t.Errorf("%s: %d are left, %v", status, total, err)

@@ -2,7 +2,6 @@ package deliveries
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"slices"
 	"strconv"
@@ -29,29 +28,17 @@ var (
 	errNoWebhook      = error(signal.NotFound("webhook"))
 )
 
-//go:embed scripts
-var scripts embed.FS
-
-// Store keeps webhooks, their deliveries and the mails about them. Requests do not depend on
-// which node owns a partition. What only the owner may do takes its epoch, and is refused with
-// KindConflict, "not_owner", under another one. KindUnavailable: it is not known whether a
-// change was made. All methods are safe for concurrent use.
-type Store struct {
-	*eventlog.Store
-	log   *eventlog.Log
-	scans chan struct{} // holds maxScans
-}
-
-// New returns the webhooks of s. Changes are written by l.
-func New(s *eventlog.Store, l *eventlog.Log) *Store {
-	return &Store{Store: s, log: l, scans: make(chan struct{}, maxScans)}
+// Settings are the webhooks of accounts. Requests do not depend on which node owns a partition.
+type Settings struct {
+	*redisclient.Client
+	log *eventlog.Log
 }
 
 // Register stores a new webhook, together with the answer to the request for it unless that is
 // nil. The result has the revision, and the present time if w had no time of creation.
 // KindConflict, "limit_reached": the account has limit webhooks. KindInvalid, "duplicate": one
 // of them has the URL.
-func (h *Store) Register(ctx context.Context, w delivery.Webhook, limit int, answer *signal.Reply) (
+func (h *Settings) Register(ctx context.Context, w delivery.Webhook, limit int, answer *signal.Reply) (
 	delivery.Webhook, error) {
 	if w.CreatedAt.IsZero() {
 		w.CreatedAt = h.Now().Truncate(time.Millisecond)
@@ -81,14 +68,14 @@ func (h *Store) Register(ctx context.Context, w delivery.Webhook, limit int, ans
 
 // CheckRegistration returns the error with which Register would refuse w at present, or
 // ChangeWebhook if w is stored with another URL. It reserves nothing: they may refuse w later.
-func (h *Store) CheckRegistration(ctx context.Context, w *delivery.Webhook, limit int) error {
+func (h *Settings) CheckRegistration(ctx context.Context, w *delivery.Webhook, limit int) error {
 	_, err := h.checkRegistration(ctx, w, limit)
 	return err
 }
 
 // checkRegistration returns how many other webhooks the account of w has. It refuses w if there
 // are limit or more, or one of them has its URL.
-func (h *Store) checkRegistration(ctx context.Context, w *delivery.Webhook, limit int) (others int, err error) {
+func (h *Settings) checkRegistration(ctx context.Context, w *delivery.Webhook, limit int) (others int, err error) {
 	if others, err = h.checkURL(ctx, w); err == nil && others >= limit {
 		err = errTooManyWebhooks
 	}
@@ -97,8 +84,8 @@ func (h *Store) checkRegistration(ctx context.Context, w *delivery.Webhook, limi
 
 // checkURL returns how many other webhooks the account of w has, or errSameURL if one of them
 // has its URL.
-func (h *Store) checkURL(ctx context.Context, w *delivery.Webhook) (others int, err error) {
-	records, err := h.RDB.HGetAll(ctx, h.hook(w.Account, w.ID).webhooks()).Result()
+func (h *Settings) checkURL(ctx context.Context, w *delivery.Webhook) (others int, err error) {
+	records, err := h.RDB.HGetAll(ctx, hookOf(h.Client, w.Account, w.ID).webhooks()).Result()
 	if err != nil {
 		return 0, redisclient.Failed(err, "read webhooks")
 	}
@@ -113,9 +100,9 @@ func (h *Store) checkURL(ctx context.Context, w *delivery.Webhook) (others int, 
 }
 
 // register stores a new webhook if the account has fewer than limit.
-func (h *Store) register(ctx context.Context, w *delivery.Webhook, record []byte, limit int, answer *signal.Reply) (
+func (h *Settings) register(ctx context.Context, w *delivery.Webhook, record []byte, limit int, answer *signal.Reply) (
 	signal.Position, error) {
-	at := h.hook(w.Account, w.ID)
+	at := hookOf(h.Client, w.Account, w.ID)
 	o := eventlog.NewOperation(h.Keys)
 	k := o.Key(at.webhooks())
 	o.Guard(eventlog.GuardLengthBelow, k, errTooManyWebhooks, strconv.Itoa(limit))
@@ -138,7 +125,7 @@ func stored(w delivery.Webhook) (delivery.Webhook, error) {
 
 // Webhook returns a webhook with its health and its revision. KindNotFound: the account does not
 // have it.
-func (h *Store) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error) {
+func (h *Settings) Webhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) (delivery.Webhook, error) {
 	p := h.Partition(account)
 	pipe := h.RDB.Pipeline()
 	record := pipe.HGet(ctx, h.WebhooksKey(p, account), string(id))
@@ -170,7 +157,7 @@ func readWebhook(account signal.AccountID, id signal.WebhookID, record, health s
 
 // Webhooks returns all webhooks of an account with their health and revisions, newest first. One
 // that cannot be read is logged and left out.
-func (h *Store) Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error) {
+func (h *Settings) Webhooks(ctx context.Context, account signal.AccountID) ([]delivery.Webhook, error) {
 	p := h.Partition(account)
 	pipe := h.RDB.Pipeline()
 	records := pipe.HGetAll(ctx, h.WebhooksKey(p, account))
@@ -195,7 +182,7 @@ func (h *Store) Webhooks(ctx context.Context, account signal.AccountID) ([]deliv
 // change. With clearHealth it forgets the health of the endpoint. The result has the new
 // revision. KindConflict, "webhook_changed": another change came first, or the webhook was
 // removed; read it again. KindInvalid, "duplicate": another webhook has the new URL.
-func (h *Store) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error) {
+func (h *Settings) ChangeWebhook(ctx context.Context, w delivery.Webhook, clearHealth bool) (delivery.Webhook, error) {
 	if before, err := decodeWebhook(w.Account, w.ID, []byte(w.Revision)); err == nil && before.URL != w.URL {
 		if _, err := h.checkURL(ctx, &w); err != nil {
 			return delivery.Webhook{}, err
@@ -257,12 +244,12 @@ func addWebhook(o *eventlog.Operation, p int, w *delivery.Webhook) (enabled bool
 
 // RemoveWebhook removes a webhook. Its deliveries are no longer found, and EraseWebhooks erases
 // them. KindNotFound: the account does not have it.
-func (h *Store) RemoveWebhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) error {
-	w := h.hook(account, id)
+func (h *Settings) RemoveWebhook(ctx context.Context, account signal.AccountID, id signal.WebhookID) error {
+	w := hookOf(h.Client, account, id)
 	for range webhookTries {
 		record, err := h.RDB.HGet(ctx, w.webhooks(), string(id)).Result()
 		if errors.Is(err, redis.Nil) {
-			return h.Confirmed(ctx, h.ConfirmKey(w.p), errNoWebhook)
+			return h.Durable.Confirmed(ctx, h.ConfirmKey(w.p), errNoWebhook)
 		}
 		if err != nil {
 			return redisclient.Failed(err, "read webhook")
@@ -293,7 +280,7 @@ func statusOfRecord(record string) delivery.WebhookStatus {
 }
 
 // AccountsWithWebhooks returns the accounts of partition p that have or had webhooks.
-func (h *Store) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.AccountID, error) {
+func (h *Settings) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.AccountID, error) {
 	seen := map[string]bool{}
 	for cursor := uint64(0); ; {
 		found, next, err := h.RDB.SScan(ctx, h.WebhookAccountsKey(p), cursor, "", 1000).Result()
@@ -314,91 +301,8 @@ func (h *Store) AccountsWithWebhooks(ctx context.Context, p int) ([]signal.Accou
 	return accounts, nil
 }
 
-// WebhookStats counts webhooks and pending deliveries of all partitions. The deliveries that wait because their endpoint has
-// asked for it are not due before the end of the wait, and those to an endpoint with a rate are never due.
-func (h *Store) WebhookStats(ctx context.Context) (delivery.WebhookStats, error) {
-	var stats delivery.WebhookStats
-	counts, due := make([]*redis.SliceCmd, h.Partitions()), make([]*redis.ZSliceCmd, h.Partitions())
-	pipe := h.RDB.Pipeline()
-	fields := []string{"pending", string(delivery.WebhookEnabled), string(delivery.WebhookDisabled)}
-	for p := range counts {
-		counts[p] = pipe.HMGet(ctx, h.WebhookStatsKey(p), fields...)
-		due[p] = pipe.ZRangeWithScores(ctx, h.WebhooksDueKey(p), 0, 0)
-	}
-	if err := redisclient.Execute(ctx, pipe); err != nil {
-		return stats, redisclient.Failed(err, "count webhooks")
-	}
-	for p := range counts {
-		for i, total := range []*int64{&stats.Pending, &stats.Enabled, &stats.Disabled} {
-			if value, ok := counts[p].Val()[i].(string); ok {
-				n, _ := strconv.ParseInt(value, 10, 64) // Redis counts in decimal
-				*total += n
-			}
-		}
-		first := due[p].Val()
-		if len(first) == 0 {
-			continue
-		}
-		at := codec.TimeOfMilli(int64(first[0].Score))
-		if h.Now().Sub(at) > expectedLag {
-			var err error
-			if at, err = h.oldestDue(ctx, p); err != nil {
-				return stats, err
-			}
-		}
-		if !at.IsZero() && (stats.OldestDue.IsZero() || at.Before(stats.OldestDue)) {
-			stats.OldestDue = at
-		}
-	}
-	return stats, nil
-}
-
-// expectedLag is a lag of deliveries for which no reason is looked for.
-const expectedLag = 5 * time.Second
-
-// oldestDue returns since when a delivery of partition p is due that waits for no endpoint, or zero.
-func (h *Store) oldestDue(ctx context.Context, p int) (oldest time.Time, err error) {
-	const page = 1000
-	for offset := 0; ; offset += page {
-		list, err := h.DueEndpoints(ctx, p, h.Now(), offset, page)
-		if err != nil {
-			return oldest, err
-		}
-		pipe := h.RDB.Pipeline()
-		records, health := make([]*redis.StringCmd, len(list)), make([]*redis.StringCmd, len(list))
-		for i := range list {
-			w := hook{h.Keys, p, list[i].Account, list[i].Webhook}
-			records[i] = pipe.HGet(ctx, w.webhooks(), string(w.id))
-			health[i] = pipe.HGet(ctx, h.WebhookHealthKey(p, w.account), string(w.id))
-		}
-		if err := redisclient.Execute(ctx, pipe); err != nil {
-			return oldest, redisclient.Failed(err, "read due webhooks")
-		}
-		for i := range list {
-			at := list[i].At
-			if !oldest.IsZero() && !at.Before(oldest) {
-				return oldest, nil
-			}
-			w, err := readWebhook(list[i].Account, list[i].Webhook, records[i].Val(), health[i].Val())
-			switch until := w.Health.HeldUntil; {
-			case err != nil: // it counts, as nothing is sent to it
-			case w.Rate() > 0 || until.After(h.Now()):
-				continue
-			case until.After(at):
-				at = until
-			}
-			if oldest.IsZero() || at.Before(oldest) {
-				oldest = at
-			}
-		}
-		if len(list) < page {
-			return oldest, nil
-		}
-	}
-}
-
 // Any reports whether any account has a webhook.
-func (h *Store) Any(ctx context.Context) (bool, error) {
+func (h *Settings) Any(ctx context.Context) (bool, error) {
 	pipe := h.RDB.Pipeline()
 	counts := make([]*redis.IntCmd, h.Partitions())
 	for p := range counts {

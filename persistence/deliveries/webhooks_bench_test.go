@@ -24,9 +24,9 @@ type hookBench struct {
 func newHookBench(t *testing.T) *hookBench {
 	t.Helper()
 	b := &hookBench{logBench: newLogBench(t), p: 1}
-	b.hooks = New(b.store, b.log)
+	b.hooks = New(b.store.Client, b.log)
 	b.account = accountIn(b.store, b.p)
-	b.epoch = take(t, b.store, b.p, "a", time.Hour)
+	b.epoch = take(t, b.store.Leases, b.p, "a", time.Hour)
 	return b
 }
 
@@ -56,7 +56,7 @@ func deliveriesOf(e signal.EventID, body string, list ...delivery.Delivery) []de
 // register stores a webhook of the account.
 func (b *hookBench) register() *delivery.Webhook {
 	b.Helper()
-	w, err := b.hooks.Register(b.Context(), testWebhook(b.account), 100, nil)
+	w, err := b.hooks.Settings.Register(b.Context(), testWebhook(b.account), 100, nil)
 	b.must("register", err)
 	return &w
 }
@@ -70,7 +70,7 @@ func (b *hookBench) deliver(w *delivery.Webhook, at ...time.Time) []delivery.Del
 		list[i] = testDelivery(w, e, at[i])
 		batch[i] = delivery.EventDeliveries{Event: e, Body: fmt.Append(nil, "body of ", e), Deliveries: list[i : i+1]}
 	}
-	b.must("store deliveries", b.hooks.StoreDeliveries(b.Context(), b.p, b.epoch, batch))
+	b.must("store deliveries", b.hooks.Queue.StoreDeliveries(b.Context(), b.p, b.epoch, batch))
 	return list
 }
 
@@ -83,7 +83,7 @@ func (b *hookBench) outcomes(w *delivery.Webhook, list ...delivery.Delivery) {
 // wantLeft stores outcomes and fails unless the ones with the given indexes are left out.
 func (b *hookBench) wantLeft(want []int, out delivery.Outcomes) {
 	b.Helper()
-	left, err := b.hooks.StoreOutcomes(b.Context(), b.p, b.epoch, out)
+	left, err := b.hooks.Queue.StoreOutcomes(b.Context(), b.p, b.epoch, out)
 	b.must("store outcomes", err)
 	if d := cmp.Diff(want, left); d != "" {
 		b.Fatalf("outcomes that are left out (-want +got):\n%s", d)
@@ -93,7 +93,7 @@ func (b *hookBench) wantLeft(want []int, out delivery.Outcomes) {
 // wantStats fails unless all webhooks have the given counts.
 func (b *hookBench) wantStats(want delivery.WebhookStats) {
 	b.Helper()
-	if got, err := b.hooks.WebhookStats(b.Context()); got != want || err != nil {
+	if got, err := b.hooks.Stats.WebhookStats(b.Context()); got != want || err != nil {
 		b.Errorf("counts %+v, %v; want %+v", got, err, want)
 	}
 }
@@ -101,7 +101,7 @@ func (b *hookBench) wantStats(want delivery.WebhookStats) {
 // together carries out operations as one batch, all of which must succeed.
 func (b *hookBench) together(operations ...*eventlog.Operation) {
 	b.Helper()
-	b.must("carry out", eventlog.Together(b.Context(), b.rdb, b.p, operations...))
+	b.must("carry out", eventlog.Together(b.Context(), b.rdb, b.store.Keys, b.p, operations...))
 	for _, o := range operations {
 		if r := <-o.Done; r.Err != nil || r.Left != nil {
 			b.Errorf("%+v", r)
@@ -112,7 +112,7 @@ func (b *hookBench) together(operations ...*eventlog.Operation) {
 // webhook returns a webhook as it is kept.
 func (b *hookBench) webhook(id signal.WebhookID) delivery.Webhook {
 	b.Helper()
-	w, err := b.hooks.Webhook(b.Context(), b.account, id)
+	w, err := b.hooks.Settings.Webhook(b.Context(), b.account, id)
 	b.must("read webhook", err)
 	return w
 }
@@ -120,7 +120,7 @@ func (b *hookBench) webhook(id signal.WebhookID) delivery.Webhook {
 // stored returns a delivery as it is kept.
 func (b *hookBench) stored(d delivery.Delivery) delivery.Delivery {
 	b.Helper()
-	got, _, err := b.hooks.Delivery(b.Context(), d.Account, d.Webhook, d.ID)
+	got, _, err := b.hooks.History.Delivery(b.Context(), d.Account, d.Webhook, d.ID)
 	b.must("read delivery", err)
 	return got
 }
@@ -128,10 +128,10 @@ func (b *hookBench) stored(d delivery.Delivery) delivery.Delivery {
 // wantNothingLeft fails if the database has a key of webhooks except counts, which must be zero.
 func (b *hookBench) wantNothingLeft() {
 	b.Helper()
-	other := set(b.hooks.EventsKey(b.p), b.hooks.EpochKey(b.p), b.hooks.OwnerKey(b.p),
-		b.hooks.PositionKey(b.p), b.hooks.InstallationKey())
+	other := set(b.store.EventsKey(b.p), b.store.EpochKey(b.p), b.store.OwnerKey(b.p),
+		b.store.PositionKey(b.p), b.store.InstallationKey())
 	for _, key := range b.rdb.Keys(b.Context(), "*").Val() {
-		if key == b.hooks.WebhookStatsKey(b.p) {
+		if key == b.store.WebhookStatsKey(b.p) {
 			for field, n := range b.rdb.HGetAll(b.Context(), key).Val() {
 				if n != "0" {
 					b.Errorf("the count of %s is %s", field, n)
@@ -148,7 +148,7 @@ func (b *hookBench) erase() (steps int) {
 	b.Helper()
 	for more := true; more; steps++ {
 		var err error
-		more, err = b.hooks.EraseWebhooks(b.Context(), b.p, b.epoch)
+		more, err = b.hooks.Retention.EraseWebhooks(b.Context(), b.p, b.epoch)
 		b.must("erase", err)
 	}
 	return steps

@@ -143,9 +143,9 @@ func (m *hookModel) changeOne() {
 	if d == nil {
 		return
 	}
-	from, to, code, do := delivery.Pending, delivery.Failed, "delivery_not_pending", m.hooks.CancelDelivery
+	from, to, code, do := delivery.Pending, delivery.Failed, "delivery_not_pending", m.hooks.Changes.CancelDelivery
 	if m.rand.IntN(2) == 0 {
-		from, to, code, do = delivery.Failed, delivery.Pending, "delivery_not_failed", m.hooks.RetryDelivery
+		from, to, code, do = delivery.Failed, delivery.Pending, "delivery_not_failed", m.hooks.Changes.RetryDelivery
 	}
 	since := m.store.Now()
 	got, err := do(m.Context(), w.Account, w.ID, d.ID)
@@ -177,7 +177,7 @@ func (m *hookModel) retryAll() {
 		q.Until = milli(m.rand.Int64N(m.clock*1000 + 1))
 	}
 	since := m.store.Now()
-	n, err := m.hooks.RetryDeliveries(m.Context(), w.Account, w.ID, q)
+	n, err := m.hooks.Changes.RetryDeliveries(m.Context(), w.Account, w.ID, q)
 	if w.removed {
 		wantKind(m.T, "retries of a removed webhook", err, signal.KindNotFound)
 		return
@@ -203,7 +203,7 @@ func (m *hookModel) cancelAll() {
 		return
 	}
 	since := m.store.Now()
-	n, err := m.hooks.CancelDeliveries(m.Context(), w.Account, w.ID)
+	n, err := m.hooks.Changes.CancelDeliveries(m.Context(), w.Account, w.ID)
 	if w.removed {
 		wantKind(m.T, "cancelling those of a removed webhook", err, signal.KindNotFound)
 		return
@@ -269,7 +269,7 @@ func (m *hookModel) list() {
 			want = append(want, d.ID)
 		}
 	}
-	list, n, err := m.hooks.Deliveries(m.Context(), w.Account, w.ID, q)
+	list, n, err := m.hooks.History.Deliveries(m.Context(), w.Account, w.ID, q)
 	m.must("list", err)
 	var got []signal.DeliveryID
 	for i := range list {
@@ -296,15 +296,15 @@ func (m *hookModel) formerOwner() {
 	ctx, old := m.Context(), m.epoch-1
 	e := signal.NewEventID()
 	batch := deliveriesOf(e, "", testDelivery(&w.Webhook, e, milli(0)))
-	wantError(m.T, m.hooks.StoreDeliveries(ctx, m.p, old, batch), signal.KindConflict, "not_owner")
+	wantError(m.T, m.hooks.Queue.StoreDeliveries(ctx, m.p, old, batch), signal.KindConflict, "not_owner")
 	after := attempt(d.Delivery, 200, milli(0), time.Time{})
-	_, err := m.hooks.StoreOutcomes(ctx, m.p, old, outcomesOf(&w.Webhook, after))
+	_, err := m.hooks.Queue.StoreOutcomes(ctx, m.p, old, outcomesOf(&w.Webhook, after))
 	wantError(m.T, err, signal.KindConflict, "not_owner")
 	if d.Status != delivery.Pending {
-		_, err = m.hooks.PruneDeliveries(ctx, m.p, old, w.ID, time.Hour, 0, 0)
+		_, err = m.hooks.Retention.PruneDeliveries(ctx, m.p, old, w.ID, time.Hour, 0, 0)
 		wantError(m.T, err, signal.KindConflict, "not_owner")
 	}
-	if more, err := m.hooks.EraseWebhooks(ctx, m.p, old); more {
+	if more, err := m.hooks.Retention.EraseWebhooks(ctx, m.p, old); more {
 		wantError(m.T, err, signal.KindConflict, "not_owner")
 	}
 }

@@ -93,7 +93,7 @@ func TestWebhooksMatchModel(t *testing.T) {
 			}
 			for _, w := range m.webhooks {
 				if !w.removed {
-					m.must("remove", m.hooks.RemoveWebhook(t.Context(), w.Account, w.ID))
+					m.must("remove", m.hooks.Settings.RemoveWebhook(t.Context(), w.Account, w.ID))
 				}
 			}
 			m.hookBench.erase()
@@ -105,7 +105,7 @@ func TestWebhooksMatchModel(t *testing.T) {
 // got returns all hashes, sets and sorted sets of webhooks in the database.
 func (m *hookModel) got() map[string]map[string]string {
 	ctx, all := m.Context(), map[string]map[string]string{}
-	keys := m.rdb.Keys(ctx, m.hooks.PartitionKey(m.p, "*")).Val()
+	keys := m.rdb.Keys(ctx, m.store.PartitionKey(m.p, "*")).Val()
 	types, pipe := make([]*redis.StatusCmd, len(keys)), m.rdb.Pipeline()
 	for i, key := range keys {
 		types[i] = pipe.Type(ctx, key)
@@ -141,9 +141,9 @@ func (m *hookModel) got() map[string]map[string]string {
 	for _, f := range take {
 		f()
 	}
-	for field, n := range all[m.hooks.WebhookStatsKey(m.p)] {
+	for field, n := range all[m.store.WebhookStatsKey(m.p)] {
 		if n == "0" {
-			delete(all[m.hooks.WebhookStatsKey(m.p)], field)
+			delete(all[m.store.WebhookStatsKey(m.p)], field)
 		}
 	}
 	maps.DeleteFunc(all, func(_ string, c map[string]string) bool { return len(c) == 0 })
@@ -161,54 +161,54 @@ func (m *hookModel) want() map[string]map[string]string {
 	}
 	stats, refs := map[string]int{}, map[string]int{}
 	for a := range m.known {
-		put(m.hooks.WebhookAccountsKey(m.p), string(a), "")
+		put(m.store.WebhookAccountsKey(m.p), string(a), "")
 	}
 	for _, w := range m.webhooks {
 		first := time.Time{}
 		for _, d := range w.deliveries {
 			member, err := deliveryMember(d.ID, d.Type)
 			m.must("make member", err)
-			put(m.hooks.RecordedKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
+			put(m.store.RecordedKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
 			plain := d.Delivery
 			plain.WasDueAt = time.Time{}
 			record := codec.Text(appendDelivery(nil, &plain, d.body))
-			put(m.hooks.DeliveriesKey(m.p, w.ID), deliveryField(d.ID), record)
+			put(m.store.DeliveriesKey(m.p, w.ID), deliveryField(d.ID), record)
 			refs[d.body]++
 			switch d.Status {
 			case delivery.Pending:
-				put(m.hooks.PendingKey(m.p, w.ID), member, codec.MilliText(d.NextAttemptAt))
+				put(m.store.PendingKey(m.p, w.ID), member, codec.MilliText(d.NextAttemptAt))
 				stats["pending"]++
 				if first.IsZero() || d.NextAttemptAt.Before(first) {
 					first = d.NextAttemptAt
 				}
 			case delivery.Succeeded:
-				put(m.hooks.SucceededKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
+				put(m.store.SucceededKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
 			case delivery.Failed:
-				put(m.hooks.FailedKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
+				put(m.store.FailedKey(m.p, w.ID), member, codec.MilliText(d.CreatedAt))
 			}
 		}
 		if w.removed {
-			put(m.hooks.WebhooksEraseKey(m.p), string(w.ID), string(w.Account))
+			put(m.store.WebhooksEraseKey(m.p), string(w.ID), string(w.Account))
 			continue
 		}
-		put(m.hooks.WebhooksKey(m.p, w.Account), string(w.ID), w.record)
+		put(m.store.WebhooksKey(m.p, w.Account), string(w.ID), w.record)
 		stats[string(w.Status)]++
 		if w.Health != (delivery.WebhookHealth{}) {
 			health := codec.Text(appendHealth(nil, &w.Health))
-			put(m.hooks.WebhookHealthKey(m.p, w.Account), string(w.ID), health)
+			put(m.store.WebhookHealthKey(m.p, w.Account), string(w.ID), health)
 		}
 		if !first.IsZero() {
-			put(m.hooks.WebhooksDueKey(m.p), hook{m.hooks.Keys, m.p, w.Account, w.ID}.member(), codec.MilliText(first))
+			put(m.store.WebhooksDueKey(m.p), hook{m.store.Keys, m.p, w.Account, w.ID}.member(), codec.MilliText(first))
 		}
 	}
 	for key, n := range refs {
-		put(m.hooks.BodiesKey(m.p), key, m.bodies[key])
+		put(m.store.BodiesKey(m.p), key, m.bodies[key])
 		if n > 1 {
-			put(m.hooks.BodyRefsKey(m.p), key, strconv.Itoa(n-1))
+			put(m.store.BodyRefsKey(m.p), key, strconv.Itoa(n-1))
 		}
 	}
 	for name, n := range stats {
-		put(m.hooks.WebhookStatsKey(m.p), name, strconv.Itoa(n))
+		put(m.store.WebhookStatsKey(m.p), name, strconv.Itoa(n))
 	}
 	return all
 }
@@ -232,7 +232,7 @@ func (m *hookModel) live(a signal.AccountID) (n int) {
 
 func (m *hookModel) register() {
 	a := m.accounts[m.rand.IntN(len(m.accounts))]
-	w, err := m.hooks.Register(m.Context(), testWebhook(a), 4, nil)
+	w, err := m.hooks.Settings.Register(m.Context(), testWebhook(a), 4, nil)
 	if m.live(a) == 4 {
 		wantError(m.T, err, signal.KindConflict, "limit_reached")
 		return
@@ -256,13 +256,13 @@ func (m *hookModel) change() {
 	} else {
 		changed = disabled(changed, delivery.DisabledManual, milli(m.clock*1000))
 	}
-	got, err := m.hooks.ChangeWebhook(m.Context(), changed, enable)
+	got, err := m.hooks.Settings.ChangeWebhook(m.Context(), changed, enable)
 	if w.removed {
 		wantError(m.T, err, signal.KindConflict, "webhook_changed")
 		return
 	}
 	m.must("change", err)
-	_, err = m.hooks.ChangeWebhook(m.Context(), changed, enable)
+	_, err = m.hooks.Settings.ChangeWebhook(m.Context(), changed, enable)
 	wantError(m.T, err, signal.KindConflict, "webhook_changed")
 	w.Webhook, w.record = got, got.Revision
 }
@@ -272,7 +272,7 @@ func (m *hookModel) remove() {
 	if w == nil {
 		return
 	}
-	err := m.hooks.RemoveWebhook(m.Context(), w.Account, w.ID)
+	err := m.hooks.Settings.RemoveWebhook(m.Context(), w.Account, w.ID)
 	if w.removed {
 		wantKind(m.T, "a second removal", err, signal.KindNotFound)
 		return
@@ -295,10 +295,10 @@ func (m *hookModel) forget(erased func(*modelWebhook) bool) {
 }
 
 func (m *hookModel) eraseOne() {
-	if _, err := m.hooks.EraseWebhooks(m.Context(), m.p, m.epoch); err != nil {
+	if _, err := m.hooks.Retention.EraseWebhooks(m.Context(), m.p, m.epoch); err != nil {
 		m.Fatal(err)
 	}
-	noted := m.rdb.HGetAll(m.Context(), m.hooks.WebhooksEraseKey(m.p)).Val()
+	noted := m.rdb.HGetAll(m.Context(), m.store.WebhooksEraseKey(m.p)).Val()
 	before := len(m.webhooks)
 	m.forget(func(w *modelWebhook) bool { return w.removed && noted[string(w.ID)] == "" })
 	if before-len(m.webhooks) > 1 {
@@ -318,6 +318,7 @@ func (m *hookModel) deleteAccount() {
 	}
 	m.webhooks = slices.DeleteFunc(m.webhooks, func(w *modelWebhook) bool { return w.Account == m.accounts[i] })
 	delete(m.known, m.accounts[i])
+	m.forget(func(w *modelWebhook) bool { return w.removed })
 }
 
 // made records that deliveries were stored, except those of removed webhooks.
@@ -339,7 +340,7 @@ func (m *hookModel) made(batch []delivery.EventDeliveries) {
 // deliverSome stores deliveries of some events.
 func (m *hookModel) deliverSome() {
 	batch := m.draw()
-	m.must("store deliveries", m.hooks.StoreDeliveries(m.Context(), m.p, m.epoch, batch))
+	m.must("store deliveries", m.hooks.Queue.StoreDeliveries(m.Context(), m.p, m.epoch, batch))
 	m.made(batch)
 }
 
@@ -368,7 +369,7 @@ func (m *hookModel) repeat() {
 		return
 	}
 	batch := m.batches[m.rand.IntN(len(m.batches))]
-	m.must("store deliveries again", m.hooks.StoreDeliveries(m.Context(), m.p, m.epoch, batch))
+	m.must("store deliveries again", m.hooks.Queue.StoreDeliveries(m.Context(), m.p, m.epoch, batch))
 	m.made(batch)
 }
 
@@ -379,7 +380,7 @@ func (m *hookModel) test() {
 	}
 	d := testDelivery(&w.Webhook, signal.NewEventID(), milli(m.clock*1000))
 	d.ID, d.Type, d.Single = signal.NewDeliveryID(), signal.WebhookTest, m.rand.IntN(2) == 0
-	err := m.hooks.CreateDelivery(m.Context(), d, []byte("test"))
+	err := m.hooks.Changes.CreateDelivery(m.Context(), d, []byte("test"))
 	if w.removed {
 		wantKind(m.T, "a test of a removed webhook", err, signal.KindNotFound)
 		return

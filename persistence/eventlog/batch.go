@@ -285,8 +285,10 @@ func (r refusal) of(o *Operation, partition int) error {
 
 // Together carries out operations of partition p as one batch, as a writer would: for
 // tests of the steps that records need.
-func Together(ctx context.Context, rdb redis.UniversalClient, p int, operations ...*Operation) error {
-	b := &batch{queue: &queue{partition: p, keys: fixedKeys(redisclient.Keys{}, p, "test")}, number: 1, operations: operations}
+func Together(
+	ctx context.Context, rdb redis.UniversalClient, k redisclient.Keys, p int, operations ...*Operation,
+) error {
+	b := &batch{queue: &queue{partition: p, keys: fixedKeys(k, p, "test")}, number: 1, operations: operations}
 	b.encode()
 	if err := loadScripts(ctx, rdb); err != nil {
 		return err

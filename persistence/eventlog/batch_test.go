@@ -88,8 +88,8 @@ func FuzzLogReply(f *testing.F) {
 		f.Add([]byte(reply))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		tail := &Tail{byKey: map[string]int{"{p00}:events": 0}}
-		tail.parse(b)
+		reader := &tailReader{byKey: map[string]int{"{p00}:events": 0}}
+		reader.parse(b)
 		parseBatchReply(string(b))
 	})
 }

@@ -76,9 +76,9 @@ func (b *logBench) eventsOf(account signal.AccountID) []signal.Event {
 }
 
 // carryOutTogether carries out operations as one batch.
-func carryOutTogether(t *testing.T, rdb redis.UniversalClient, p int, operations ...*Operation) {
-	t.Helper()
-	if err := Together(t.Context(), rdb, p, operations...); err != nil {
-		t.Fatal(err)
+func (b *logBench) carryOutTogether(p int, operations ...*Operation) {
+	b.Helper()
+	if err := Together(b.Context(), b.rdb, b.store.Keys, p, operations...); err != nil {
+		b.Fatal(err)
 	}
 }

@@ -32,18 +32,18 @@ func (s *Store) confirmRead(ctx context.Context, ends map[int]signal.Position) (
 	if len(unconfirmed) == 0 {
 		return true, nil
 	}
-	if waits, err := s.Waits(confirm); !waits {
+	if waits, err := s.Replicas.Waits(confirm); !waits {
 		return err == nil, err
 	}
 	found := make([]*redis.XMessageSliceCmd, len(unconfirmed))
-	err = s.Confirm(ctx, confirm, func(pipe redis.Pipeliner) {
+	err = s.Replicas.Confirm(ctx, confirm, func(pipe redis.Pipeliner) {
 		for i, p := range unconfirmed {
 			at := ends[p].String()
 			found[i] = pipe.XRangeN(ctx, s.EventsKey(p), at, at, 1)
 		}
 	})
 	missing := errors.Is(err, redisclient.ErrReplicas)
-	if err = s.Unconfirmed(confirm, err); err != nil {
+	if err = s.Replicas.Unconfirmed(confirm, err); err != nil {
 		return false, err
 	}
 	for i, p := range unconfirmed {
@@ -64,7 +64,7 @@ const confirmTries = 3
 func (s *Store) readConfirmed(ctx context.Context, p int, start string, count int) ([]redisclient.Entry, error) {
 	for range confirmTries {
 		entries, err := s.ReadRange(ctx, s.EventsKey(p), start, "+", count)
-		if err != nil || len(entries) == 0 || s.WaitReplicas == 0 {
+		if err != nil || len(entries) == 0 || s.Replicas.Want == 0 {
 			return entries, err
 		}
 		present, err := s.confirmRead(ctx, map[int]signal.Position{p: entries[len(entries)-1].Position})
@@ -80,32 +80,6 @@ func withheld(err error) bool {
 	return errors.Is(err, redisclient.ErrReplicas) || errors.Is(err, redisclient.ErrNotWritten)
 }
 
-// confirm removes from found what replicas do not have yet. It is read again: after an inspection
-// if the master does not have it either. It reports whether events are withheld because replicas
-// are missing.
-func (t *Tail) confirm(ctx context.Context, found map[int][]redisclient.Entry) (missing bool, err error) {
-	if t.store.WaitReplicas == 0 || len(found) == 0 {
-		return false, nil
-	}
-	ends := make(map[int]signal.Position, len(found))
-	for p, entries := range found {
-		ends[p] = entries[len(entries)-1].Position
-	}
-	present, err := t.store.confirmRead(ctx, ends)
-	if missing = withheld(err); err != nil && !missing {
-		return false, err
-	}
-	for p, entries := range found {
-		if missing {
-			found[p] = upTo(entries, t.store.confirmed[p].position())
-		} else if !present {
-			t.suspect([]int{p})
-			delete(found, p)
-		}
-	}
-	return missing, nil
-}
-
 // upTo returns the entries up to end.
 func upTo(entries []redisclient.Entry, end signal.Position) []redisclient.Entry {
 	n := slices.IndexFunc(entries, func(e redisclient.Entry) bool { return end.Compare(e.Position) < 0 })
@@ -113,37 +87,4 @@ func upTo(entries []redisclient.Entry, end signal.Position) []redisclient.Entry 
 		return entries
 	}
 	return entries[:n]
-}
-
-// hold notes whether events of partitions are withheld. While they are, nothing waits for events
-// that replicas may lack.
-func (t *Tail) hold(partitions []int, missing bool) {
-	for _, p := range partitions {
-		part := &t.partitions[p]
-		part.mu.Lock()
-		t.setWithheld(part, missing)
-		if missing {
-			confirmed := t.store.confirmed[p].position()
-			part.release(func(awaited signal.Position) bool { return confirmed.Compare(awaited) < 0 })
-		}
-		part.mu.Unlock()
-	}
-}
-
-// setWithheld notes whether events of a partition are withheld. part.mu is held.
-func (t *Tail) setWithheld(part *tailPartition, is bool) {
-	switch {
-	case is && !part.withheld:
-		t.withheld.Add(1)
-	case part.withheld && !is:
-		t.withheld.Add(-1)
-	}
-	part.withheld = is
-}
-
-// awaitReplicas returns when replicas are back, or after BlockTimeout.
-func (t *Tail) awaitReplicas(ctx context.Context, partitions []int) {
-	ctx, cancel := context.WithTimeout(ctx, redisclient.BlockTimeout)
-	defer cancel()
-	t.store.AwaitReplicas(ctx, t.store.ConfirmKey(partitions[0]))
 }

@@ -38,6 +38,9 @@ func (b *tailBench) stall(replica *redistest.Server) {
 // The first write that meets the loss of the replicas may be stored. Later ones are not.
 func TestNothingIsWrittenWhileReplicasAreMissing(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	b, replica := newReplicatedBench(t, false)
 	account := accountIn(b.store, 0)
 	b.append(noted(account, "before"))
@@ -72,6 +75,9 @@ func TestNothingIsWrittenWhileReplicasAreMissing(t *testing.T) {
 // writes again when these are back.
 func TestWritesGoOnAfterAnOutageAndMissingReplicas(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	b, replica := newReplicatedBench(t, false)
 	account, confirm := accountIn(b.store, 0), b.store.ConfirmKey(0)
 	b.append(noted(account, "before"))
@@ -82,7 +88,7 @@ func TestWritesGoOnAfterAnOutageAndMissingReplicas(t *testing.T) {
 	}
 	b.server.Continue()
 	// Another part of the process is the first to notice that replicas are missing.
-	if err := b.store.Client.Unconfirmed(confirm, redisclient.ErrReplicas); err == nil {
+	if err := b.store.Client.Replicas.Unconfirmed(confirm, redisclient.ErrReplicas); err == nil {
 		t.Fatal("a change without replicas is accepted")
 	}
 	eventually(t, func() bool { // the writer tries again
@@ -129,15 +135,15 @@ func TestChangesAreAcceptedWithoutReplicas(t *testing.T) {
 	if v := gauge(b, "agentsignal_redis_unconfirmed_total"); v != 20 {
 		t.Errorf("%v changes are counted, want 20", v)
 	}
-	if !b.store.Degraded() {
+	if !b.store.Replicas.Missing() {
 		t.Error("the store is not degraded while replicas are missing")
 	}
-	if err := b.store.Ready(t.Context()); err != nil {
+	if err := b.store.Readiness.Check(t.Context()); err != nil {
 		t.Errorf("it is not ready: %v", err)
 	}
 	eventually(t, func() bool { return len(b.texts(0)) == 21 }) // the tail goes on
 	replica.Continue()
-	eventually(t, func() bool { return !b.store.Degraded() })
+	eventually(t, func() bool { return !b.store.Replicas.Missing() })
 	counted := gauge(b, "agentsignal_redis_unconfirmed_total")
 	b.append(noted(account, "after"))
 	if v := gauge(b, "agentsignal_redis_unconfirmed_total"); v != counted {
@@ -159,7 +165,7 @@ func TestTailWithholdsWhatReplicasLack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, b.store.Degraded)
+	eventually(t, b.store.Replicas.Missing)
 	// Who reads the log itself does not get the event either.
 	if events, err := b.store.ReadLog(t.Context(), 0, signal.Position{}, 10); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("the log is read: %d events, %v", len(events), err)
@@ -187,6 +193,9 @@ func TestTailWithholdsWhatReplicasLack(t *testing.T) {
 // A caller that waits for an event which is then withheld is not held up by it.
 func TestWaitEndsWhereEventsAreWithheld(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	b, replica := newReplicatedBench(t, false)
 	b.run()
 	account := accountIn(b.store, 0)
@@ -196,7 +205,7 @@ func TestWaitEndsWhereEventsAreWithheld(t *testing.T) {
 	defer cancel()
 	waited := make(chan error, 1)
 	go func() { waited <- b.tail.Wait(ctx, 0, signal.Position{MS: time.Now().Add(time.Hour).UnixMilli()}) }()
-	eventually(t, func() bool { return b.tail.partitions[0].awaited() })
+	eventually(t, func() bool { return b.tail.partitions[0].follow.awaited() })
 	if _, err := b.log.Append(t.Context(), noted(account, "withheld")); err == nil {
 		t.Fatal("the change is acknowledged")
 	}
@@ -208,6 +217,9 @@ func TestWaitEndsWhereEventsAreWithheld(t *testing.T) {
 // An event that a failover loses has reached no subscriber.
 func TestLostEventsReachNoSubscriber(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	master, replica := redistest.New(t), redistest.New(t)
 	replica.Follow(master)
 	proxy := redistest.NewProxy(t, master)
@@ -220,7 +232,7 @@ func TestLostEventsReachNoSubscriber(t *testing.T) {
 	if _, err := b.log.Append(t.Context(), noted(account, "lost")); err == nil {
 		t.Fatal("the change is acknowledged")
 	}
-	eventually(t, b.store.Degraded)
+	eventually(t, b.store.Replicas.Missing)
 	proxy.Switch(nil)
 	master.Kill()
 	replica.Promote()
@@ -245,8 +257,8 @@ func TestConfirmedEventsAreHandedOnWithoutAWait(t *testing.T) {
 	b.append(noted(accountIn(b.store, 0), "confirmed"))
 	b.stall(replica)
 	b.read()
-	if got := b.texts(0); len(got) != 1 || b.store.Degraded() {
-		t.Errorf("the tail has handed on %q, degraded %t", got, b.store.Degraded())
+	if got := b.texts(0); len(got) != 1 || b.store.Replicas.Missing() {
+		t.Errorf("the tail has handed on %q, degraded %t", got, b.store.Replicas.Missing())
 	}
 }
 
@@ -266,7 +278,7 @@ func TestTailPassesEventsRemovedBeforeReplicasHadThem(t *testing.T) {
 	}
 	reply[0] = entries
 	b.rdb.XDel(t.Context(), b.store.EventsKey(0), at.String())
-	if missing, err := b.tail.confirm(t.Context(), reply); missing || err != nil || len(reply[0]) != 0 {
+	if missing, err := b.tail.readers[0].confirm(t.Context(), reply); missing || err != nil || len(reply[0]) != 0 {
 		t.Errorf("missing %t, %v, %d events are handed on", missing, err, len(reply[0]))
 	}
 	b.read()

@@ -19,7 +19,7 @@ func newLazyBench(t *testing.T, o TailOptions) *tailBench {
 	t.Helper()
 	b := newTailBench(t, redistest.New(t), o)
 	for p := range b.tail.partitions {
-		b.tail.partitions[p].holds[Owned]--
+		b.tail.partitions[p].follow.holds[Owned]--
 	}
 	return b
 }
@@ -91,7 +91,7 @@ func TestNewcomersDoNotWait(t *testing.T) {
 	r.cover([]int{0, 1}) // by a read that does not end
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { defer close(ended); b.tail.join(ctx, r) }()
+	go func() { defer close(ended); r.join(ctx) }()
 	defer func() { cancel(); <-ended }()
 	if err := b.tail.For(Lists).Use(t.Context(), 2); err != nil {
 		t.Fatal(err)
@@ -145,26 +145,25 @@ func TestNewcomersGetEveryEventOnce(t *testing.T) {
 func TestUnusedPartitionsAreForgotten(t *testing.T) {
 	t.Parallel()
 	b := newLazyBench(t, TailOptions{Readers: 1})
-	if b.tail.idle != 10*time.Minute { // as the documents say
-		t.Errorf("partitions are kept for %s", b.tail.idle)
+	follow, lists, account := b.tail.partitions[0].follow, b.tail.For(Lists), accountIn(b.store, 0)
+	if follow.idle != 10*time.Minute { // as the documents say
+		t.Errorf("partitions are kept for %s", follow.idle)
 	}
-	b.tail.idle = time.Hour // the test itself may be slow
-	part, lists := &b.tail.partitions[0], b.tail.For(Lists)
-	account, r := accountIn(b.store, 0), b.tail.readers[0]
+	follow.idle = time.Hour // the test itself may be slow
 	round := func() {
 		t.Helper()
-		if _, err := b.tail.update(t.Context(), r); err != nil {
+		if _, err := b.tail.readers[0].update(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	part.used[Lists] = b.tail.clock()
+	follow.used[Lists] = follow.clock()
 	release := b.tail.For(Streams).Follow(0)
 	round()
 	b.append(noted(account, "seen"))
 	b.readOnly(0)
 	age := func() {
-		part.used = [reasons]int64{Lists: 1, Streams: 1, Waits: 1}
-		b.tail.started = time.Now().Add(-2 * time.Hour)
+		follow.used = [reasons]int64{Lists: 1, Streams: 1, Waits: 1}
+		follow.started = time.Now().Add(-2 * time.Hour)
 	}
 	age()
 	if round(); !lists.Attached(0) {
@@ -175,8 +174,8 @@ func TestUnusedPartitionsAreForgotten(t *testing.T) {
 		t.Error("a partition is forgotten at once when its last stream ends")
 	}
 	age()
-	if round(); lists.Attached(0) || b.gapsOf(0) != 1 || !b.tail.passed(0).IsZero() {
-		t.Errorf("attached %v, %d gaps, passed %v", lists.Attached(0), b.gapsOf(0), b.tail.passed(0))
+	if round(); lists.Attached(0) || b.gapsOf(0) != 1 || !b.tail.partitions[0].follow.position().IsZero() {
+		t.Errorf("attached %v, %d gaps, passed %v", lists.Attached(0), b.gapsOf(0), b.tail.partitions[0].follow.position())
 	}
 	if round(); b.gapsOf(0) != 1 {
 		t.Error("a gap of a partition that was not followed")
@@ -192,7 +191,7 @@ func TestUnusedPartitionsAreForgotten(t *testing.T) {
 // readOnly has the tail read some partitions once.
 func (b *tailBench) readOnly(partitions ...int) {
 	b.Helper()
-	if _, err := b.tail.read(b.Context(), partitions, redisclient.BlockTimeout, &b.buffer); err != nil {
+	if _, err := b.tail.readers[0].read(b.Context(), partitions, redisclient.BlockTimeout, &b.buffer); err != nil {
 		b.Fatal(err)
 	}
 }
@@ -203,7 +202,7 @@ func TestOwnersReleaseAtOnce(t *testing.T) {
 	b := newLazyBench(t, TailOptions{Readers: 1})
 	release := b.tail.For(Owned).Follow(2)
 	for _, want := range []bool{true, false} {
-		if _, err := b.tail.update(t.Context(), b.tail.readers[0]); err != nil {
+		if _, err := b.tail.readers[0].update(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.tail.For(Owned).Attached(2); got != want {
@@ -226,13 +225,13 @@ func TestStaleReadsAreDropped(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := b.tail.take(t.Context(), 0, after, entries, false); err != nil {
+		if err := b.tail.partitions[0].take(t.Context(), after, entries, false); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.wantTexts(0, "once")
-	b.tail.partitions[1].attached = false
-	if err := b.tail.take(t.Context(), 1, b.tail.partitions[1].cursor, entries, false); err != nil {
+	b.tail.partitions[1].follow.attached = false
+	if err := b.tail.partitions[1].take(t.Context(), b.tail.partitions[1].cursor, entries, false); err != nil {
 		t.Fatal(err)
 	}
 	b.wantTexts(1)
@@ -256,7 +255,7 @@ func TestFollowersAwaitTheAttachment(t *testing.T) {
 			defer cancel()
 			err := wait(ctx, b.tail)
 			wantKind(t, "before the attachment", err, signal.KindUnavailable)
-			if _, err := b.tail.update(t.Context(), b.tail.readers[0]); err != nil {
+			if _, err := b.tail.readers[0].update(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			b.append(noted(accountIn(b.store, 0), "later"))
@@ -275,7 +274,7 @@ func TestUseWithoutRedis(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	wantKind(t, "Use", b.tail.For(Lists).Use(ctx, 0), signal.KindUnavailable)
-	if got := fmt.Sprint(b.tail.newcomers(b.tail.readers[0])); got != "[0]" {
+	if got := fmt.Sprint(b.tail.readers[0].newcomers()); got != "[0]" {
 		t.Errorf("%s are to be followed", got)
 	}
 }

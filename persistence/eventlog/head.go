@@ -2,7 +2,7 @@ package eventlog
 
 import (
 	"context"
-	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
@@ -17,8 +17,13 @@ const headTimeout = 2 * time.Second
 // headQuestions are the questions for the end of one log: at most one is in flight, and all
 // callers that come meanwhile share the next one.
 type headQuestions struct {
-	asked, next *headQuestion // guarded by tailPartition.mu
-	asking      tasks.Group   // of at most one goroutine, which outlives the first caller
+	store     *Store
+	partition int
+	log       *slog.Logger
+	follow    *following
+	asked     *headQuestion // guarded by following.mu
+	next      *headQuestion // guarded by following.mu
+	asking    tasks.Group   // of at most one goroutine, which outlives the first caller
 }
 
 // headQuestion is asked once for all callers that share it.
@@ -28,30 +33,27 @@ type headQuestion struct {
 	err  error
 }
 
-// Head returns the end of a partition's event log in Redis at some moment during the call, or of
-// what replicas have of it while they are missing.
-// KindUnavailable: Redis does not answer, or ctx ended.
-func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error) {
-	part := &t.partitions[partition]
-	part.mu.Lock()
-	if part.withheld {
-		defer part.mu.Unlock()
-		return part.passed.Later(t.store.confirmed[partition].position()), nil
+// end returns the end of the log in Redis at some moment during the call: see Tail.Head.
+func (h *headQuestions) end(ctx context.Context) (signal.Position, error) {
+	h.follow.mu.Lock()
+	if h.follow.withheld {
+		defer h.follow.mu.Unlock()
+		return h.follow.passed.Later(h.follow.confirmed.position()), nil
 	}
 	q := &headQuestion{done: make(chan struct{})}
 	switch {
-	case part.head.asked == nil:
-		if !part.head.asking.Go(ctx, func(ctx context.Context) { t.ask(ctx, partition, q) }) {
-			part.mu.Unlock()
+	case h.asked == nil:
+		if !h.asking.Go(ctx, func(ctx context.Context) { h.ask(ctx, q) }) {
+			h.follow.mu.Unlock()
 			return signal.Position{}, signal.Stopping(tasks.ErrClosed)
 		}
-		part.head.asked = q
-	case part.head.next == nil:
-		part.head.next = q
+		h.asked = q
+	case h.next == nil:
+		h.next = q
 	default:
-		q = part.head.next
+		q = h.next
 	}
-	part.mu.Unlock()
+	h.follow.mu.Unlock()
 	select {
 	case <-q.done:
 		return q.end, q.err
@@ -61,31 +63,21 @@ func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error)
 }
 
 // ask asks q, then the questions that have come meanwhile.
-func (t *Tail) ask(ctx context.Context, partition int, q *headQuestion) {
-	part := &t.partitions[partition]
+func (h *headQuestions) ask(ctx context.Context, q *headQuestion) {
 	for q != nil {
 		limited, cancel := context.WithTimeout(ctx, headTimeout)
 		// Not before what the tail has passed: no caller waits for a log that Redis has lost.
-		if !panics.Guard(t.log, panics.Log, func() {
-			q.end, q.err = t.store.lastEventAfter(limited, partition, t.passed(partition))
+		if !panics.Guard(h.log, panics.Log, func() {
+			q.end, q.err = h.store.lastEventAfter(limited, h.partition, h.follow.position())
 		}) {
 			q.err = redisclient.Unavailable(panics.ErrPanicked)
 		}
 		cancel()
-		part.mu.Lock()
+		h.follow.mu.Lock()
 		answered := q
-		q = part.head.next
-		part.head.asked, part.head.next = q, nil
-		part.mu.Unlock()
+		q = h.next
+		h.asked, h.next = q, nil
+		h.follow.mu.Unlock()
 		close(answered.done)
 	}
-}
-
-// Close cancels the questions of Head that are in flight and waits for their end.
-func (t *Tail) Close(ctx context.Context) error {
-	var errs []error
-	for i := range t.partitions {
-		errs = append(errs, t.partitions[i].head.asking.Close(ctx))
-	}
-	return errors.Join(errs...)
 }

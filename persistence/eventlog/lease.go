@@ -79,8 +79,7 @@ func (l Lease) Release(ctx context.Context, node string, epoch int64) error {
 	return redisclient.Failed(err, "release lease of %s", l.of)
 }
 
-// Holder returns the node that holds the lease and its epoch, or "" and 0. A lease of the
-// market that an earlier version gave has the epoch 0.
+// Holder returns the node that holds the lease and its epoch, or "" and 0.
 func (l Lease) Holder(ctx context.Context) (node string, epoch int64, err error) {
 	value, err := l.client.RDB.Get(ctx, l.holder).Result()
 	if errors.Is(err, redis.Nil) {
@@ -89,37 +88,37 @@ func (l Lease) Holder(ctx context.Context) (node string, epoch int64, err error)
 	if err != nil {
 		return "", 0, redisclient.Failed(err, "read holder of %s", l.of)
 	}
-	node, number, numbered := strings.Cut(value, " ")
-	if !numbered {
-		return node, 0, nil
-	}
+	node, number, _ := strings.Cut(value, " ")
 	if epoch, err = strconv.ParseInt(number, 10, 64); err != nil {
 		return "", 0, fmt.Errorf("read holder of %s: %q: %w", l.of, value, err)
 	}
 	return node, epoch, nil
 }
 
-// partitionLease returns the lease of partition p.
-func (s *Store) partitionLease(p int) Lease {
-	return NewLease(s.Client, s.OwnerKey(p), s.EpochKey(p), "partition "+strconv.Itoa(p))
+// Leases are those of the partitions. The holder of one is the owner of the partition.
+type Leases struct{ client *redisclient.Client }
+
+// partition returns the lease of partition p.
+func (l *Leases) partition(p int) Lease {
+	return NewLease(l.client, l.client.OwnerKey(p), l.client.EpochKey(p), "partition "+strconv.Itoa(p))
 }
 
-// TakeLease is Take for the lease of partition p: its holder is the owner.
-func (s *Store) TakeLease(ctx context.Context, p int, node string, ttl time.Duration) (
+// TakeLease is Take for the lease of partition p.
+func (l *Leases) TakeLease(ctx context.Context, p int, node string, ttl time.Duration) (
 	epoch int64, owner string, err error) {
-	return s.partitionLease(p).Take(ctx, node, ttl)
+	return l.partition(p).Take(ctx, node, ttl)
 }
 
 // RenewLeases keeps leases of partitions for ttl from now, in one round trip to each server. It
 // returns an error for each, or nil. CodeNotOwner: it must be taken again.
-func (s *Store) RenewLeases(ctx context.Context, node string, leases []cluster.Lease, ttl time.Duration) []error {
-	pipe := s.RDB.Pipeline()
+func (l *Leases) RenewLeases(ctx context.Context, node string, leases []cluster.Lease, ttl time.Duration) []error {
+	pipe := l.client.RDB.Pipeline()
 	var renewals []renewal
-	for group := range together(s.RDB, leases) {
+	for group := range together(l.client.RDB, leases) {
 		r := renewal{args: []any{ttl.Milliseconds()}}
-		for _, l := range group {
-			r.keys = append(r.keys, s.OwnerKey(l.Partition))
-			r.args = append(r.args, leaseValue(node, l.Epoch))
+		for _, lease := range group {
+			r.keys = append(r.keys, l.client.OwnerKey(lease.Partition))
+			r.args = append(r.args, leaseValue(node, lease.Epoch))
 		}
 		r.reply = leaseRenewScript.EvalSha(ctx, pipe, r.keys, r.args...)
 		renewals = append(renewals, r)
@@ -128,7 +127,7 @@ func (s *Store) RenewLeases(ctx context.Context, node string, leases []cluster.L
 	errs := make([]error, 0, len(leases))
 	for _, r := range renewals {
 		if redis.HasErrorPrefix(r.reply.Err(), "NOSCRIPT") { // a server that was restarted
-			r.reply = leaseRenewScript.Eval(ctx, s.RDB, r.keys, r.args...)
+			r.reply = leaseRenewScript.Eval(ctx, l.client.RDB, r.keys, r.args...)
 		}
 		errs = append(errs, r.errors()...)
 	}
@@ -171,24 +170,25 @@ func (r renewal) errors() []error {
 }
 
 // ReleaseLease is Release for the lease of partition p.
-func (s *Store) ReleaseLease(ctx context.Context, p int, node string, epoch int64) error {
-	return s.partitionLease(p).Release(ctx, node, epoch)
+func (l *Leases) ReleaseLease(ctx context.Context, p int, node string, epoch int64) error {
+	return l.partition(p).Release(ctx, node, epoch)
 }
 
 // ReleaseLeases stores the positions of leases and gives these back, in one round trip to each
 // server. A lease that node no longer holds stays as it is, and so does its position.
-func (s *Store) ReleaseLeases(ctx context.Context, node string, leases []cluster.Lease) error {
-	pipe := s.RDB.Pipeline()
-	for _, l := range leases {
-		if !l.Position.IsZero() {
-			positionStoreScript.Eval(ctx, pipe, s.positionKeys(l.Partition), l.Epoch, l.Position.String())
+func (l *Leases) ReleaseLeases(ctx context.Context, node string, leases []cluster.Lease) error {
+	pipe := l.client.RDB.Pipeline()
+	for _, lease := range leases {
+		if !lease.Position.IsZero() {
+			keys := positionKeys(l.client.Keys, lease.Partition)
+			positionStoreScript.Eval(ctx, pipe, keys, lease.Epoch, lease.Position.String())
 		}
-		leaseReleaseScript.Eval(ctx, pipe, []string{s.OwnerKey(l.Partition)}, leaseValue(node, l.Epoch))
+		leaseReleaseScript.Eval(ctx, pipe, []string{l.client.OwnerKey(lease.Partition)}, leaseValue(node, lease.Epoch))
 	}
 	return redisclient.Failed(redisclient.Execute(ctx, pipe), "release leases")
 }
 
 // Owner returns the node that owns partition p and its epoch, or "" and 0.
-func (s *Store) Owner(ctx context.Context, p int) (node string, epoch int64, err error) {
-	return s.partitionLease(p).Holder(ctx)
+func (l *Leases) Owner(ctx context.Context, p int) (node string, epoch int64, err error) {
+	return l.partition(p).Holder(ctx)
 }

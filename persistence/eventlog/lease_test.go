@@ -20,19 +20,19 @@ func leaseStore(t *testing.T) (*Store, *redistest.Server) {
 // renew renews the lease of one partition.
 func renew(t *testing.T, s *Store, p int, node string, epoch int64, ttl time.Duration) error {
 	t.Helper()
-	return s.RenewLeases(t.Context(), node, []cluster.Lease{{Partition: p, Epoch: epoch}}, ttl)[0]
+	return s.Leases.RenewLeases(t.Context(), node, []cluster.Lease{{Partition: p, Epoch: epoch}}, ttl)[0]
 }
 
 func TestLeaseHasOneOwner(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	ctx := t.Context()
-	first := take(t, s, 1, "a", time.Minute)
-	epoch, owner, err := s.TakeLease(ctx, 1, "b", time.Minute)
+	first := take(t, s.Leases, 1, "a", time.Minute)
+	epoch, owner, err := s.Leases.TakeLease(ctx, 1, "b", time.Minute)
 	if epoch != 0 || owner != "a" || err != nil {
 		t.Errorf("b takes a lease that a holds: epoch %d, owner %q, %v", epoch, owner, err)
 	}
-	if other := take(t, s, 2, "b", time.Minute); other == 0 {
+	if other := take(t, s.Leases, 2, "b", time.Minute); other == 0 {
 		t.Error("the lease of another partition was refused")
 	}
 	if err := renew(t, s, 1, "a", first, 2*time.Minute); err != nil {
@@ -42,30 +42,30 @@ func TestLeaseHasOneOwner(t *testing.T) {
 		t.Errorf("the renewed lease lasts %v, want about 2 minutes", ttl)
 	}
 	wantKind(t, "b renews", renew(t, s, 1, "b", first, time.Minute), signal.KindConflict)
-	if node, held, err := s.Owner(ctx, 1); node != "a" || held != first || err != nil {
+	if node, held, err := s.Leases.Owner(ctx, 1); node != "a" || held != first || err != nil {
 		t.Errorf("Owner: %q, %d, %v", node, held, err)
 	}
 
 	// A restarted node does not wait for its own lease, and its epoch is new.
-	second := take(t, s, 1, "a", time.Minute)
+	second := take(t, s.Leases, 1, "a", time.Minute)
 	if second <= first {
 		t.Errorf("epoch %d after %d", second, first)
 	}
 	err = renew(t, s, 1, "a", first, time.Minute)
 	wantKind(t, "the process before the restart renews", err, signal.KindConflict)
-	if err := s.ReleaseLease(ctx, 1, "a", first); err != nil {
+	if err := s.Leases.ReleaseLease(ctx, 1, "a", first); err != nil {
 		t.Errorf("release by a former owner: %v", err)
 	}
-	if node, _, _ := s.Owner(ctx, 1); node != "a" {
+	if node, _, _ := s.Leases.Owner(ctx, 1); node != "a" {
 		t.Errorf("a former owner's release took the lease from its successor: owner %q", node)
 	}
-	if err := s.ReleaseLease(ctx, 1, "a", second); err != nil {
+	if err := s.Leases.ReleaseLease(ctx, 1, "a", second); err != nil {
 		t.Errorf("release: %v", err)
 	}
-	if node, held, err := s.Owner(ctx, 1); node != "" || held != 0 || err != nil {
+	if node, held, err := s.Leases.Owner(ctx, 1); node != "" || held != 0 || err != nil {
 		t.Errorf("Owner after the release: %q, %d, %v", node, held, err)
 	}
-	if third := take(t, s, 1, "b", time.Minute); third <= second {
+	if third := take(t, s.Leases, 1, "b", time.Minute); third <= second {
 		t.Errorf("epoch %d after %d", third, second)
 	}
 }
@@ -83,17 +83,17 @@ func TestLeasesOfANode(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leases = append(leases, cluster.Lease{Partition: p, Epoch: take(t, s, p, "a", time.Minute), Position: at})
+		leases = append(leases, cluster.Lease{Partition: p, Epoch: take(t, s.Leases, p, "a", time.Minute), Position: at})
 	}
 	leases[2].Position = signal.Position{}
-	if err := s.ReleaseLease(ctx, 1, "a", leases[1].Epoch); err != nil {
+	if err := s.Leases.ReleaseLease(ctx, 1, "a", leases[1].Epoch); err != nil {
 		t.Fatal(err)
 	}
-	take(t, s, 1, "b", time.Minute)
+	take(t, s.Leases, 1, "b", time.Minute)
 	c.ScriptFlush(ctx) // as after a restart
 	for range 2 {
 		before := c.PTTL(ctx, s.OwnerKey(1)).Val()
-		for p, err := range s.RenewLeases(ctx, "a", leases, time.Hour) {
+		for p, err := range s.Leases.RenewLeases(ctx, "a", leases, time.Hour) {
 			ttl := c.PTTL(ctx, s.OwnerKey(p)).Val()
 			if p == 1 {
 				wantKind(t, "renewal of a lost lease", err, signal.KindConflict)
@@ -105,15 +105,15 @@ func TestLeasesOfANode(t *testing.T) {
 			}
 		}
 	}
-	if errs := s.RenewLeases(ctx, "a", nil, time.Hour); len(errs) != 0 {
+	if errs := s.Leases.RenewLeases(ctx, "a", nil, time.Hour); len(errs) != 0 {
 		t.Errorf("renewal of no leases: %v", errs)
 	}
-	if err := s.ReleaseLeases(ctx, "a", leases); err != nil {
+	if err := s.Leases.ReleaseLeases(ctx, "a", leases); err != nil {
 		t.Fatal(err)
 	}
 	for p := range s.Partitions() {
-		owner, _, err := s.Owner(ctx, p)
-		at, positionErr := s.OwnerPosition(ctx, p)
+		owner, _, err := s.Leases.Owner(ctx, p)
+		at, positionErr := s.Positions.OwnerPosition(ctx, p)
 		want, position := "", leases[p].Position
 		switch p {
 		case 1:
@@ -126,19 +126,19 @@ func TestLeasesOfANode(t *testing.T) {
 		}
 	}
 	server.Kill()
-	for _, err := range s.RenewLeases(ctx, "a", leases, time.Hour) {
+	for _, err := range s.Leases.RenewLeases(ctx, "a", leases, time.Hour) {
 		wantKind(t, "renewal without Redis", err, signal.KindUnavailable)
 	}
-	wantKind(t, "release without Redis", s.ReleaseLeases(ctx, "a", leases), signal.KindUnavailable)
+	wantKind(t, "release without Redis", s.Leases.ReleaseLeases(ctx, "a", leases), signal.KindUnavailable)
 }
 
 func TestLeaseEndsWithItsTime(t *testing.T) {
 	t.Parallel()
 	s, _ := leaseStore(t)
-	first := take(t, s, 0, "a", 20*time.Millisecond)
+	first := take(t, s.Leases, 0, "a", 20*time.Millisecond)
 	var second int64
 	eventually(t, func() bool {
-		second, _, _ = s.TakeLease(t.Context(), 0, "b", time.Minute)
+		second, _, _ = s.Leases.TakeLease(t.Context(), 0, "b", time.Minute)
 		return second != 0
 	})
 	if second <= first {
@@ -152,10 +152,10 @@ func TestLeaseEndsWithItsTime(t *testing.T) {
 func TestEpochIsNewAfterDataLoss(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
-	first := take(t, s, 0, "a", time.Minute)
+	first := take(t, s.Leases, 0, "a", time.Minute)
 	server.Client().Del(t.Context(), s.EpochKey(0), s.OwnerKey(0))
 	eventually(t, func() bool { return s.Now().UnixMilli() > first })
-	if second := take(t, s, 0, "b", time.Minute); second <= first {
+	if second := take(t, s.Leases, 0, "b", time.Minute); second <= first {
 		t.Errorf("epoch %d after %d", second, first)
 	}
 }
@@ -167,7 +167,7 @@ func TestEpochsAscendWithSlowClock(t *testing.T) {
 	s, server := leaseStore(t)
 	ahead := time.Now().Add(time.Hour).UnixMilli()
 	server.Client().Set(t.Context(), s.EpochKey(0), ahead, 0)
-	first, second := take(t, s, 0, "a", time.Minute), take(t, s, 0, "a", time.Minute)
+	first, second := take(t, s.Leases, 0, "a", time.Minute), take(t, s.Leases, 0, "a", time.Minute)
 	if first != ahead+1 || second != ahead+2 {
 		t.Errorf("epochs %d and %d after %d", first, second, ahead)
 	}
@@ -179,16 +179,16 @@ func TestFormerOwnersWritesAreRefused(t *testing.T) {
 	ctx := t.Context()
 	account := accountIn(s, 3)
 	log := openLog(t, s, LogOptions{})
-	former := take(t, s, 3, "a", time.Minute)
-	if err := s.ReleaseLease(ctx, 3, "a", former); err != nil {
+	former := take(t, s.Leases, 3, "a", time.Minute)
+	if err := s.Leases.ReleaseLease(ctx, 3, "a", former); err != nil {
 		t.Fatal(err)
 	}
-	owner := take(t, s, 3, "b", time.Minute)
+	owner := take(t, s.Leases, 3, "b", time.Minute)
 	for _, w := range []struct {
 		name  string
 		write func(epoch int64) error
 	}{
-		{"position", func(e int64) error { return s.StoreOwnerPosition(ctx, 3, e, signal.Position{MS: e}) }},
+		{"position", func(e int64) error { return s.Positions.StoreOwnerPosition(ctx, 3, e, signal.Position{MS: e}) }},
 		{"event", func(e int64) error {
 			c := noted(account, "late")
 			c.Epoch = e
@@ -201,10 +201,10 @@ func TestFormerOwnersWritesAreRefused(t *testing.T) {
 			t.Errorf("%s of the owner: %v", w.name, err)
 		}
 	}
-	if got, err := s.OwnerPosition(ctx, 3); got != (signal.Position{MS: owner}) || err != nil {
+	if got, err := s.Positions.OwnerPosition(ctx, 3); got != (signal.Position{MS: owner}) || err != nil {
 		t.Errorf("OwnerPosition: %v, %v", got, err)
 	}
-	if got, err := s.OwnerPosition(ctx, 2); !got.IsZero() || err != nil {
+	if got, err := s.Positions.OwnerPosition(ctx, 2); !got.IsZero() || err != nil {
 		t.Errorf("OwnerPosition of a partition without: %v, %v", got, err)
 	}
 }

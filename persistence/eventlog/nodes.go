@@ -3,7 +3,6 @@ package eventlog
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -13,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal/cluster"
-	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -24,21 +22,28 @@ var (
 	processLiveScript  = redisclient.Script(scripts, "process_live")
 )
 
-// AnnounceNode records that node is live for ttl as the process of this store, with its Profile,
+// Nodes are the live nodes and what each of them publishes.
+type Nodes struct {
+	client *redisclient.Client
+	// Profile is what this process publishes with its announcements. It is set before the first.
+	Profile cluster.Profile
+}
+
+// AnnounceNode records that node is live for ttl as this process, with its Profile,
 // and returns the members of the cluster with it. A *cluster.Refusal reports that another live
 // process does not allow it, and another KindConflict, "other_partitions" or "other_installation", that
 // Redis holds another installation by now.
-func (s *Store) AnnounceNode(
+func (s *Nodes) AnnounceNode(
 	ctx context.Context, node string, ttl time.Duration, singleNode bool,
 ) (cluster.Members, error) {
 	mode := cluster.ModeAssigned
 	if singleNode {
 		mode = cluster.ModeAlone
 	}
-	own := s.Installation().String()
-	keys := []string{s.NodesKey(), s.AssignmentKey(), s.ProcessesKey(), s.InstallationKey()}
-	answer, err := nodeAnnounceScript.Run(ctx, s.RDB, keys, node, mode, ttl.Milliseconds(), s.Nonce,
-		cmp.Or(s.Profile.Place, "-"), encodeTraits(s.Profile.Traits), own, s.InstallationID()).StringSlice()
+	own := s.client.Installation.Record()
+	keys := []string{s.client.NodesKey(), s.client.AssignmentKey(), s.client.ProcessesKey(), s.client.InstallationKey()}
+	answer, err := nodeAnnounceScript.Run(ctx, s.client.RDB, keys, node, mode, ttl.Milliseconds(), s.client.Nonce,
+		cmp.Or(s.Profile.Place, "-"), encodeTraits(s.Profile.Traits), own, s.client.Installation.ID()).StringSlice()
 	if err != nil {
 		return cluster.Members{}, redisclient.Failed(err, "announce node")
 	}
@@ -57,9 +62,8 @@ func (s *Store) AnnounceNode(
 	}
 	var m cluster.Members
 	for _, member := range answer[head:] {
-		name, mode, _ := strings.Cut(member, " ")
+		name, _, _ := strings.Cut(member, " ")
 		m.Live = append(m.Live, name)
-		m.ByHash = m.ByHash || mode == cluster.ModeHashing
 	}
 	slices.Sort(m.Live)
 	m.Assignment, err = decodeAssignment(answer[1], answer[2], answer[3])
@@ -68,7 +72,7 @@ func (s *Store) AnnounceNode(
 
 // refusal returns the error of an announcement that the live node does not allow. why is as in
 // node_announce.lua.
-func (s *Store) refusal(why, node, until, values string) error {
+func (s *Nodes) refusal(why, node, until, values string) error {
 	code, advice := cluster.CodeMisfit, ""
 	switch why {
 	case "process":
@@ -89,13 +93,13 @@ func (s *Store) refusal(why, node, until, values string) error {
 	return &cluster.Refusal{Node: node, Until: expires, Err: redisclient.Refused(code, advice)}
 }
 
-// Nodes returns the live nodes, by id, and the stored assignment.
-func (s *Store) Nodes(ctx context.Context) ([]cluster.Node, cluster.Assignment, error) {
-	now := strconv.FormatInt(s.Now().UnixMilli(), 10)
-	pipe := s.RDB.TxPipeline()
-	live := pipe.ZRangeByScoreWithScores(ctx, s.NodesKey(), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"})
-	processes := pipe.HGetAll(ctx, s.ProcessesKey())
-	stored := pipe.HMGet(ctx, s.AssignmentKey(), "version", "nodes", "owners")
+// List returns the live nodes, by id, and the stored assignment.
+func (s *Nodes) List(ctx context.Context) ([]cluster.Node, cluster.Assignment, error) {
+	now := strconv.FormatInt(s.client.Now().UnixMilli(), 10)
+	pipe := s.client.RDB.TxPipeline()
+	live := pipe.ZRangeByScoreWithScores(ctx, s.client.NodesKey(), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"})
+	processes := pipe.HGetAll(ctx, s.client.ProcessesKey())
+	stored := pipe.HMGet(ctx, s.client.AssignmentKey(), "version", "nodes", "owners")
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, cluster.Assignment{}, redisclient.Failed(err, "read nodes")
 	}
@@ -108,7 +112,7 @@ func (s *Store) Nodes(ctx context.Context) ([]cluster.Node, cluster.Assignment, 
 		if strings.HasPrefix(head, strconv.FormatInt(n.Until.UnixMilli(), 10)+" ") {
 			n.Traits = decodeTraits(traits)
 		}
-		n.Followed = decodeFollowed(processes.Val()[followedField(n.ID)], s.Now())
+		n.Followed = decodeFollowed(processes.Val()[followedField(n.ID)], s.client.Now())
 		nodes = append(nodes, n)
 	}
 	slices.SortFunc(nodes, func(a, b cluster.Node) int { return strings.Compare(a.ID, b.ID) })
@@ -123,10 +127,10 @@ func (s *Store) Nodes(ctx context.Context) ([]cluster.Node, cluster.Assignment, 
 // AssignPartitions stores a and reports whether it did: it does not if the version before a is no
 // longer the stored one. Then another node was faster, and the next announcement returns what it
 // has stored.
-func (s *Store) AssignPartitions(ctx context.Context, a cluster.Assignment) (bool, error) {
+func (s *Nodes) AssignPartitions(ctx context.Context, a cluster.Assignment) (bool, error) {
 	nodes, owners := encodeAssignment(a)
-	keys := []string{s.AssignmentKey()}
-	stored, err := nodeAssignScript.Run(ctx, s.RDB, keys, a.Version, nodes, owners).Int()
+	keys := []string{s.client.AssignmentKey()}
+	stored, err := nodeAssignScript.Run(ctx, s.client.RDB, keys, a.Version, nodes, owners).Int()
 	return stored == 1, redisclient.Failed(err, "assign partitions")
 }
 
@@ -162,24 +166,39 @@ func decodeAssignment(version, nodes, owners string) (cluster.Assignment, error)
 }
 
 // LeaveNode removes node from those that are live, unless another process is that node by now.
-func (s *Store) LeaveNode(ctx context.Context, node string) error {
-	keys := []string{s.NodesKey(), s.ProcessesKey()}
-	err := nodeLeaveScript.Run(ctx, s.RDB, keys, node, s.Nonce).Err()
+func (s *Nodes) LeaveNode(ctx context.Context, node string) error {
+	keys := []string{s.client.NodesKey(), s.client.ProcessesKey()}
+	err := nodeLeaveScript.Run(ctx, s.client.RDB, keys, node, s.client.Nonce).Err()
 	return redisclient.Failed(err, "withdraw node")
 }
 
 // ProcessLive reports whether the process of node with a nonce is live: its last announcement has not
 // expired, and no other process has been that node since.
-func (s *Store) ProcessLive(ctx context.Context, node, nonce string) (bool, error) {
-	live, err := processLiveScript.Run(ctx, s.RDB, []string{s.ProcessesKey()}, node, nonce).Int()
+func (s *Nodes) ProcessLive(ctx context.Context, node, nonce string) (bool, error) {
+	live, err := processLiveScript.Run(ctx, s.client.RDB, []string{s.client.ProcessesKey()}, node, nonce).Int()
 	return live == 1, redisclient.Failed(err, "look for process")
 }
 
 // ForgetNodes removes all live nodes. It is for a Redis that only this process can have used since
 // it was started.
-func (s *Store) ForgetNodes(ctx context.Context) error {
-	err := s.RDB.Del(ctx, s.NodesKey(), s.ProcessesKey()).Err()
+func (s *Nodes) ForgetNodes(ctx context.Context) error {
+	err := s.client.RDB.Del(ctx, s.client.NodesKey(), s.client.ProcessesKey()).Err()
 	return redisclient.Failed(err, "forget former nodes")
+}
+
+// PublishFollowed records for ttl what node follows, for Followed.
+func (s *Nodes) PublishFollowed(ctx context.Context, node string, list []cluster.Followed, ttl time.Duration) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d\n", s.client.Now().Add(ttl).UnixMilli())
+	for _, f := range list {
+		since := int64(0)
+		if f.Epoch != 0 {
+			since = f.Since.UnixMilli()
+		}
+		fmt.Fprintf(&b, "%d %d %d %s\n", f.Partition, f.Epoch, since, strings.Join(f.Reasons, " "))
+	}
+	err := s.client.RDB.HSet(ctx, s.client.ProcessesKey(), followedField(node), b.String()).Err()
+	return redisclient.Failed(err, "publish followed partitions")
 }
 
 // encodeTraits returns a line for each trait: its setting and its values, separated by spaces.
@@ -200,40 +219,4 @@ func decodeTraits(text string) []cluster.Trait {
 		}
 	}
 	return traits
-}
-
-// Install records what the first start of an installation fixes and compares it with the
-// settings of this process. KindConflict: they differ, or the server is unfit, and this process may
-// not run.
-func (s *Store) Install(ctx context.Context) error {
-	if err := s.CheckServer(ctx); err != nil {
-		return err
-	}
-	if err := s.CheckInstallation(ctx); err != nil {
-		return err
-	}
-	recorded, err := s.RDB.HSetNX(ctx, s.InstallationKey(), redisclient.InstalledFormats, codec.Version).Result()
-	if err != nil {
-		return redisclient.Failed(err, "record installation")
-	}
-	if recorded {
-		if err := s.ConfirmInstallation(ctx); err != nil {
-			return err
-		}
-	}
-	return s.CheckFormats(ctx)
-}
-
-// CheckFormats returns KindConflict, "other_formats", if the stored values have another version than
-// this build reads.
-func (s *Store) CheckFormats(ctx context.Context) error {
-	stored, err := s.RDB.HGet(ctx, s.InstallationKey(), redisclient.InstalledFormats).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return redisclient.Failed(err, "read installation")
-	}
-	if want := strconv.Itoa(codec.Version); stored != "" && stored != want {
-		return redisclient.Refused("other_formats", fmt.Sprintf("this Redis has data in version %s of the formats, and "+
-			"this build reads version %s: use a build for that version, or another redis.url", stored, want))
-	}
-	return nil
 }

@@ -22,7 +22,7 @@ func TestNodes(t *testing.T) {
 	ctx := t.Context()
 	announce := func(node string, alone bool, want ...string) {
 		t.Helper()
-		got, err := s.AnnounceNode(ctx, node, time.Minute, alone)
+		got, err := s.Nodes.AnnounceNode(ctx, node, time.Minute, alone)
 		if err != nil {
 			t.Fatalf("announce %s: %v", node, err)
 		}
@@ -33,21 +33,21 @@ func TestNodes(t *testing.T) {
 	announce("a", false, "a")
 	announce("b", false, "a", "b")
 	announce("a", false, "a", "b")
-	_, err := s.AnnounceNode(ctx, "c", time.Minute, true)
+	_, err := s.Nodes.AnnounceNode(ctx, "c", time.Minute, true)
 	wantKind(t, "a node that would be alone beside others", err, signal.KindConflict)
 	announce("b", false, "a", "b")
 	// One that is refused is no longer live.
-	_, err = s.AnnounceNode(ctx, "b", time.Minute, true)
+	_, err = s.Nodes.AnnounceNode(ctx, "b", time.Minute, true)
 	wantKind(t, "a node that would be alone and was not before", err, signal.KindConflict)
 	announce("a", false, "a")
 	announce("b", false, "a", "b")
 
-	if err := s.LeaveNode(ctx, "b"); err != nil {
+	if err := s.Nodes.LeaveNode(ctx, "b"); err != nil {
 		t.Fatal(err)
 	}
 	announce("a", false, "a")
 	announce("a", true, "a") // restarted with another setting
-	_, err = s.AnnounceNode(ctx, "b", time.Minute, false)
+	_, err = s.Nodes.AnnounceNode(ctx, "b", time.Minute, false)
 	wantKind(t, "a second node beside one that is alone", err, signal.KindConflict)
 	advice := "cluster: true: set it for both, stop one, or give one another redis.url"
 	if err == nil || !strings.Contains(err.Error(), advice) {
@@ -65,20 +65,20 @@ func TestAssignment(t *testing.T) {
 	ctx := t.Context()
 	members := func() cluster.Members {
 		t.Helper()
-		m, err := s.AnnounceNode(ctx, "b", time.Minute, false)
+		m, err := s.Nodes.AnnounceNode(ctx, "b", time.Minute, false)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return m
 	}
-	if m := members(); m.Assignment.Version != 0 || m.ByHash {
+	if m := members(); m.Assignment.Version != 0 {
 		t.Errorf("before an assignment: %+v", m)
 	}
 	a := cluster.Assignment{Version: 1, Nodes: []string{"a", "b"}, Owners: []string{"b", "a", "b", "b"}}
 	store := func(version int64, want bool) {
 		t.Helper()
 		a.Version = version
-		if stored, err := s.AssignPartitions(ctx, a); stored != want || err != nil {
+		if stored, err := s.Nodes.AssignPartitions(ctx, a); stored != want || err != nil {
 			t.Errorf("version %d: stored %v, %v", version, stored, err)
 		}
 	}
@@ -90,13 +90,12 @@ func TestAssignment(t *testing.T) {
 	store(1, false)
 	store(3, false)
 	store(2, true)
-	// A node of an earlier build.
-	server.Client().ZAdd(ctx, s.NodesKey(), storetest.DueAt(time.Now().Add(time.Minute), "a many"))
-	if m := members(); !m.ByHash || !slices.Equal(m.Live, []string{"a", "b"}) {
-		t.Errorf("beside a node that hashes: %+v", m)
+	server.Client().ZAdd(ctx, s.NodesKey(), storetest.DueAt(time.Now().Add(time.Minute), "a "+cluster.ModeAssigned))
+	if m := members(); !slices.Equal(m.Live, []string{"a", "b"}) {
+		t.Errorf("beside another node: %+v", m)
 	}
 	server.Client().HSet(ctx, s.AssignmentKey(), "owners", "0 7")
-	if m, err := s.AnnounceNode(ctx, "b", time.Minute, false); err == nil {
+	if m, err := s.Nodes.AnnounceNode(ctx, "b", time.Minute, false); err == nil {
 		t.Errorf("a broken assignment is taken: %+v", m)
 	}
 }
@@ -105,21 +104,21 @@ func TestInstallationFixesThePartitions(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
 	for range 2 {
-		if err := s.Install(t.Context()); err != nil {
+		if err := s.Installation.Install(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	err := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 8}).Install(t.Context())
+	err := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 8}).Installation.Install(t.Context())
 	wantKind(t, "Install with 8 partitions where there are 4", err, signal.KindConflict)
 	server.Kill()
-	wantKind(t, "Install without Redis", s.Install(t.Context()), signal.KindUnavailable)
+	wantKind(t, "Install without Redis", s.Installation.Install(t.Context()), signal.KindUnavailable)
 }
 
 // sibling returns the store of another process that uses the Redis of s.
 func sibling(t *testing.T, server *redistest.Server, profile cluster.Profile) *Store {
 	t.Helper()
 	s := openStore(t, redisclient.Options{URL: server.URL(), Partitions: 4})
-	s.Profile = profile
+	s.Nodes.Profile = profile
 	return s
 }
 
@@ -139,7 +138,7 @@ func TestANodeIsOneProcess(t *testing.T) {
 	ctx := t.Context()
 	first, second := sibling(t, server, cluster.Profile{}), sibling(t, server, cluster.Profile{})
 	announce := func(s *Store) error {
-		_, err := s.AnnounceNode(ctx, "a", time.Minute, false)
+		_, err := s.Nodes.AnnounceNode(ctx, "a", time.Minute, false)
 		return err
 	}
 	live := func() string { return server.Client().HGet(ctx, first.ProcessesKey(), "a").Val() }
@@ -148,17 +147,17 @@ func TestANodeIsOneProcess(t *testing.T) {
 	before := live()
 	wantRefusal(t, "a second process", announce(second), cluster.CodeOtherProcess, "a", "remove the file \"node\"")
 	// It neither changes nor withdraws the announcement of the first.
-	wantNoError(t, second.LeaveNode(ctx, "a"))
+	wantNoError(t, second.Nodes.LeaveNode(ctx, "a"))
 	if after := live(); after != before {
 		t.Errorf("the refused process changed %q to %q", before, after)
 	}
-	wantNoError(t, first.LeaveNode(ctx, "a"))
+	wantNoError(t, first.Nodes.LeaveNode(ctx, "a"))
 	wantNoError(t, announce(second))
 	wantRefusal(t, "the first again", announce(first), cluster.CodeOtherProcess, "a", "")
 
 	// A process that has the same data directory locked has proved that the other has ended.
 	third := sibling(t, server, cluster.Profile{Place: "here"})
-	wantNoError(t, second.LeaveNode(ctx, "a"))
+	wantNoError(t, second.Nodes.LeaveNode(ctx, "a"))
 	wantNoError(t, announce(third))
 	elsewhere := sibling(t, server, cluster.Profile{Place: "there"})
 	wantRefusal(t, "a copy", announce(elsewhere), cluster.CodeOtherProcess, "a", "")
@@ -169,7 +168,7 @@ func TestANodeIsOneProcess(t *testing.T) {
 	// A process of a build that publishes nothing renews the announcement without a nonce.
 	server.Client().ZAdd(ctx, first.NodesKey(), storetest.DueAt(time.Now().Add(time.Hour), "a assigned"))
 	wantRefusal(t, "beside an earlier build", announce(again), cluster.CodeOtherProcess, "a", "")
-	wantNoError(t, again.ForgetNodes(ctx))
+	wantNoError(t, again.Nodes.ForgetNodes(ctx))
 	wantNoError(t, announce(second))
 }
 
@@ -184,7 +183,7 @@ func TestNodesThatDoNotFitAreRefused(t *testing.T) {
 		}}
 	}
 	announce := func(s *Store, node string) error {
-		_, err := s.AnnounceNode(ctx, node, time.Minute, false)
+		_, err := s.Nodes.AnnounceNode(ctx, node, time.Minute, false)
 		return err
 	}
 	a := sibling(t, server, profile("5s", "k1"))
@@ -198,7 +197,7 @@ func TestNodesThatDoNotFitAreRefused(t *testing.T) {
 	wantNoError(t, announce(both, "b"))
 	rotated := sibling(t, server, profile("5s", "k2"))
 	wantRefusal(t, "the new key beside the old one", announce(rotated, "c"), cluster.CodeMisfit, "a", "auth.jwt_keys")
-	wantNoError(t, a.LeaveNode(ctx, "a"))
+	wantNoError(t, a.Nodes.LeaveNode(ctx, "a"))
 	wantNoError(t, announce(rotated, "c"))
 	// A node that publishes nothing, or something else, is accepted.
 	wantNoError(t, announce(sibling(t, server, cluster.Profile{}), "d"))
@@ -221,11 +220,9 @@ func TestNodesThatDoNotFitAreRefused(t *testing.T) {
 func TestInstallationFixesTheFormats(t *testing.T) {
 	t.Parallel()
 	s, server := leaseStore(t)
-	// An installation of a build that stored the partitions alone.
-	server.Client().HSet(t.Context(), s.InstallationKey(), "partitions", 4)
-	wantNoError(t, s.Install(t.Context()))
-	server.Client().HSet(t.Context(), s.InstallationKey(), redisclient.InstalledFormats, 2)
-	err := s.Install(t.Context())
+	wantNoError(t, s.Installation.Install(t.Context()))
+	server.Client().HSet(t.Context(), s.InstallationKey(), "formats", 2)
+	err := s.Installation.Install(t.Context())
 	wantKind(t, "Install beside later formats", err, signal.KindConflict)
 	if err == nil || !strings.Contains(err.Error(), "version 2 of the formats, and this build reads version 1") {
 		t.Errorf("refused with %v", err)
@@ -262,7 +259,7 @@ func TestAnnouncementsKeepTheInstallation(t *testing.T) {
 	s, server := leaseStore(t)
 	rdb := server.Client()
 	announce := func() error {
-		_, err := s.AnnounceNode(t.Context(), "a", time.Minute, false)
+		_, err := s.Nodes.AnnounceNode(t.Context(), "a", time.Minute, false)
 		return err
 	}
 	for range 2 {
@@ -270,16 +267,16 @@ func TestAnnouncementsKeepTheInstallation(t *testing.T) {
 		if err := announce(); err != nil {
 			t.Fatal(err)
 		}
-		if got := rdb.HGet(t.Context(), s.InstallationKey(), "partitions").Val(); got != "4" {
+		if got := rdb.HGet(t.Context(), s.InstallationKey(), "partitions").Val(); got != "4 even" {
 			t.Errorf("the record is %q after an announcement", got)
 		}
 	}
 	// A node that starts now finds the installation of those that run.
 	o, err := redisclient.Installed(t.Context(), redisclient.Options{URL: server.URL()})
-	if err != nil || o.Partitions != 4 || o.EvenSlots {
-		t.Errorf("a node that starts uses %d partitions, even %v, %v", o.Partitions, o.EvenSlots, err)
+	if err != nil || o.Partitions != 4 {
+		t.Errorf("a node that starts uses %d partitions, %v", o.Partitions, err)
 	}
-	rdb.HSet(t.Context(), s.InstallationKey(), "partitions", "4 even")
+	rdb.HSet(t.Context(), s.InstallationKey(), "partitions", "5 even")
 	err = announce()
 	storetest.WantError(t, err, signal.KindConflict, cluster.CodeOtherPartitions)
 	if n := rdb.ZCard(t.Context(), s.NodesKey()).Val(); n != 0 {
@@ -299,12 +296,12 @@ func TestAnnouncementsKnowTheInstallation(t *testing.T) {
 		return openStore(t, o)
 	}
 	s, sibling := open(), open()
-	id := s.InstallationID()
-	if id == "" || sibling.InstallationID() != id {
-		t.Fatalf("two processes of one installation have the ids %q and %q", id, sibling.InstallationID())
+	id := s.Installation.ID()
+	if id == "" || sibling.Installation.ID() != id {
+		t.Fatalf("two processes of one installation have the ids %q and %q", id, sibling.Installation.ID())
 	}
 	announce := func(s *Store) error {
-		_, err := s.AnnounceNode(t.Context(), "a", time.Minute, false)
+		_, err := s.Nodes.AnnounceNode(t.Context(), "a", time.Minute, false)
 		return err
 	}
 	for name, lose := range map[string]func(){
@@ -322,12 +319,12 @@ func TestAnnouncementsKnowTheInstallation(t *testing.T) {
 	other := open()
 	wantNoError(t, announce(other))
 	storetest.WantError(t, announce(s), signal.KindConflict, cluster.CodeOtherInstallation)
-	storetest.WantError(t, s.Install(t.Context()), signal.KindConflict, cluster.CodeOtherInstallation)
+	storetest.WantError(t, s.Installation.Install(t.Context()), signal.KindConflict, cluster.CodeOtherInstallation)
 	if n := rdb.ZCard(t.Context(), s.NodesKey()).Val(); n != 1 {
 		t.Errorf("the process of the former installation has withdrawn the present one: %d nodes are live", n)
 	}
-	wantNoError(t, other.Install(t.Context()))
-	if got := rdb.HGet(t.Context(), s.InstallationKey(), "id").Val(); got != other.InstallationID() || got == id {
-		t.Errorf("the id is %q, that of the new installation was %q", got, other.InstallationID())
+	wantNoError(t, other.Installation.Install(t.Context()))
+	if got := rdb.HGet(t.Context(), s.InstallationKey(), "id").Val(); got != other.Installation.ID() || got == id {
+		t.Errorf("the id is %q, that of the new installation was %q", got, other.Installation.ID())
 	}
 }

@@ -13,28 +13,32 @@ import (
 type command byte
 
 const (
-	cmdEvent     command = 1 // appends to the event log: header, payload
-	cmdRecord    command = 2 // appends to the signal log under the id of the last event: header, metadata
-	CmdHSet      command = 3
-	CmdHDel      command = 4
-	CmdSet       command = 5
-	CmdZAdd      command = 7
-	CmdZRem      command = 8
-	cmdXAck      command = 10
-	cmdXDel      command = 11
-	CmdExpire    command = 12
-	CmdSAdd      command = 13
-	CmdHIncrBy   command = 15
-	cmdPExpireAt command = 16
+	cmdEvent  command = 1 // appends to the event log: header, payload
+	cmdRecord command = 2 // appends to the signal log under the id of the last event: header, metadata
 
-	// Steps of scripts/deliveries.lua.
-	CmdDue       command = 20
-	CmdDeliver   command = 21
-	CmdBody      command = 22
-	CmdOutcome   command = 23
-	CmdShift     command = 24
-	CmdUndue     command = 25
-	CmdSucceeded command = 26
+	// The commands of Redis with these names.
+
+	CmdHSet      command = 3  // HSET
+	CmdHDel      command = 4  // HDEL
+	CmdSet       command = 5  // SET
+	CmdZAdd      command = 7  // ZADD
+	CmdZRem      command = 8  // ZREM
+	cmdXAck      command = 10 // XACK
+	cmdXDel      command = 11 // XDEL
+	CmdExpire    command = 12 // EXPIRE
+	CmdSAdd      command = 13 // SADD
+	CmdHIncrBy   command = 15 // HINCRBY
+	cmdPExpireAt command = 16 // PEXPIREAT
+
+	// Steps of scripts/deliveries.lua, which has their arguments.
+
+	CmdDue       command = 20 // a webhook is due with its first pending delivery
+	CmdDeliver   command = 21 // new deliveries, unless their webhook was removed
+	CmdBody      command = 22 // the payload of deliveries of this operation
+	CmdOutcome   command = 23 // states after attempts
+	CmdShift     command = 24 // manual changes from one set to another
+	CmdUndue     command = 25 // a removed webhook: none of its deliveries is due
+	CmdSucceeded command = 26 // deliveries that succeeded at the first attempt
 )
 
 // KeyRef names a key of an operation. Below ownKeys it is one of those that every batch

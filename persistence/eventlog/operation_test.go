@@ -50,9 +50,9 @@ func TestAppendRefusesOnlyTheRefused(t *testing.T) {
 	}
 	var operations []*Operation
 	for i := range cases {
-		operations = append(operations, changeOperation(redisclient.Keys{}, p, &cases[i].change, time.Now()))
+		operations = append(operations, changeOperation(b.store.Keys, p, &cases[i].change, time.Now()))
 	}
-	carryOutTogether(t, b.rdb, p, operations...)
+	b.carryOutTogether(p, operations...)
 	events := b.eventsOf(account)
 	n := 0
 	for i, c := range cases {
@@ -78,15 +78,15 @@ func TestScriptOnce(t *testing.T) {
 	b := newLogBench(t, redistest.New(t), LogOptions{})
 	account := signal.NewAccountID()
 	p := b.store.Partition(account)
-	epoch := take(t, b.store, p, "a", time.Minute)
+	epoch := take(t, b.store.Leases, p, "a", time.Minute)
 	const plain, guarded = false, true
 	send := func(number int64, text string, guarded bool) (string, error) {
 		c := noted(account, text)
 		if guarded {
 			c.Epoch = epoch
 		}
-		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(redisclient.Keys{}, p, "test")}, number: number,
-			operations: []*Operation{changeOperation(redisclient.Keys{}, p, &c, time.Now())}}
+		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(b.store.Keys, p, "test")}, number: number,
+			operations: []*Operation{changeOperation(b.store.Keys, p, &c, time.Now())}}
 		if batch.encode(); (batch.args[1] == plainScript.Hash()) == guarded {
 			t.Errorf("batch %d is carried out by the other script", number)
 		}
@@ -128,11 +128,11 @@ func TestPlainBatch(t *testing.T) {
 	const account = storetest.Account
 	for _, c := range []signal.Change{noted(account, "a"), created(logSignal(account)), noted(account, "b"),
 		created(logSignal(account)), noted(account, "")} {
-		operations = append(operations, changeOperation(redisclient.Keys{}, 0, &c, time.Now()))
+		operations = append(operations, changeOperation(b.store.Keys, 0, &c, time.Now()))
 	}
 	var got [2]string
 	for p, encode := range []func(*batch){func(b *batch) { b.encode() }, (*batch).encodeAny} {
-		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(redisclient.Keys{}, p, "test")}, number: 1,
+		batch := &batch{queue: &queue{partition: p, keys: fixedKeys(b.store.Keys, p, "test")}, number: 1,
 			operations: operations}
 		if encode(batch); (batch.args[1] == plainScript.Hash()) != (p == 0) {
 			t.Errorf("batch of partition %d is for the other script", p)

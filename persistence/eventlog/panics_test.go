@@ -15,14 +15,14 @@ func TestPanickingSubscriberAffectsNoOther(t *testing.T) {
 	t.Parallel()
 	b := newTailBench(t, redistest.New(t), TailOptions{Count: 1})
 	handled := make(chan string, 10)
-	b.tail.subscribers = append([]func(int, []signal.Event){func(_ int, events []signal.Event) {
+	b.tail.subscribers.events = append([]func(int, []signal.Event){func(_ int, events []signal.Event) {
 		for _, e := range events {
 			if string(e.Data) == "2" {
 				panic("this one")
 			}
 			handled <- string(e.Data)
 		}
-	}}, b.tail.subscribers...)
+	}}, b.tail.subscribers.events...)
 	b.run()
 	const p = 1
 	account := accountIn(b.store, p)
@@ -55,7 +55,7 @@ func TestTailContinuesAfterPanic(t *testing.T) {
 	eventually(t, func() bool { return len(b.texts(p)) == 3 && !faulty.next.Load() })
 	b.wantTexts(p, "1", "2", "3")
 	notified := 0
-	b.tail.notify(p, []func(int){func(int) { panic("at a gap") }, func(int) { notified++ }})
+	b.tail.subscribers.notify(p, []func(int){func(int) { panic("at a gap") }, func(int) { notified++ }})
 	if notified != 1 {
 		t.Errorf("the follower after one that panics is notified %d times", notified)
 	}

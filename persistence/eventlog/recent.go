@@ -1,7 +1,6 @@
 package eventlog
 
 import (
-	"context"
 	"slices"
 	"sync"
 
@@ -86,94 +85,4 @@ func wentBack(i redisclient.StreamInfo, p signal.Position) bool {
 		return false
 	}
 	return i.Generated.Compare(p) < 0 || i.Length > 0 && i.First.Compare(p) < 0
-}
-
-// lost reports whether Redis has lost the event at p of partition p's log.
-func (s *Store) lost(ctx context.Context, partition int, p signal.Position) (bool, error) {
-	retained, info, err := s.Retains(ctx, partition, p)
-	return !retained && wentBack(info, p), err
-}
-
-// inspect finds out whether entries after the cursor were removed before they were read, and
-// notifies the subscribers. found is true if there are entries to hand on, rolledBack if they
-// must be read again.
-func (t *Tail) inspect(ctx context.Context, p int, found bool) (rolledBack bool, err error) {
-	part := &t.partitions[p]
-	appended := t.store.appended[p].position() // first, so that Retains sees it
-	retained, info, err := t.store.Retains(ctx, p, part.cursor)
-	if err != nil {
-		return false, err
-	}
-	lost := !retained && wentBack(info, part.cursor)
-	if !lost && part.cursor.Compare(appended) < 0 {
-		if lost, err = t.store.lost(ctx, p, appended); err != nil {
-			return false, err
-		}
-	}
-	if lost {
-		return true, t.rollBack(ctx, p, info)
-	}
-	if !retained {
-		t.log.Warn("events were removed before they were read", "component", "tail", "partition", p,
-			"after", part.cursor.String())
-		t.notify(p, t.gaps)
-	}
-	switch {
-	case !info.Exists:
-		part.cursor = signal.Position{}
-	case info.Complete && !found && info.Last.Compare(part.cursor) <= 0:
-		// Everything after the cursor was removed: no caller may wait for it.
-		part.cursor = info.Generated
-	}
-	part.suspect = false
-	if !found {
-		part.pass(part.cursor)
-	}
-	return false, nil
-}
-
-// rollBack goes back to the last event that both the tail and the log have, and notifies the
-// subscribers of the loss of the others.
-func (t *Tail) rollBack(ctx context.Context, p int, info redisclient.StreamInfo) error {
-	part := &t.partitions[p]
-	common := signal.Position{}
-	if info.Exists {
-		var err error
-		if common, err = t.common(ctx, p, info); err != nil {
-			return err
-		}
-	}
-	t.log.Warn("Redis has lost events that it had acknowledged", "component", "tail", "partition", p,
-		"read", part.cursor.String(), "left", common.String())
-	t.store.appended[p].reset()
-	t.store.confirmed[p].reset()
-	part.cursor, part.suspect = common, false
-	part.recent.cut(common)
-	t.notify(p, t.rollbacks)
-	t.notify(p, t.gaps)
-	part.pass(common)
-	return nil
-}
-
-// common returns the position of the last event of the log that was read together with all
-// before it.
-func (t *Tail) common(ctx context.Context, p int, info redisclient.StreamInfo) (signal.Position, error) {
-	part := &t.partitions[p]
-	known := part.recent
-	after, limit := "("+known.base.String(), len(known.positions)+1
-	entries, err := t.store.ReadRange(ctx, t.store.EventsKey(p), after, part.cursor.String(), limit)
-	if err != nil {
-		return signal.Position{}, redisclient.Unavailable(err)
-	}
-	at := known.base
-	for i := range entries {
-		if !known.has(entries[i].Position) {
-			break
-		}
-		at = entries[i].Position
-	}
-	if info.Complete && info.Generated.Compare(at) < 0 {
-		return info.Generated, nil // before everything that the tail remembers
-	}
-	return at, nil
 }

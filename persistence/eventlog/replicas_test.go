@@ -87,7 +87,7 @@ func TestRepeatedBatchWrites(t *testing.T) {
 		t.Helper()
 		o := NewOperation(redisclient.Keys{})
 		o.Step(CmdSet, o.Key(job), value)
-		carryOutTogether(t, b.rdb, 0, o) // each batch has the same number
+		b.carryOutTogether(0, o) // each batch has the same number
 	}
 	set("x")
 	b.rdb.Expire(t.Context(), key, time.Minute)

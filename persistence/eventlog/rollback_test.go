@@ -296,7 +296,7 @@ func TestTailReportsWhatWasTrimmedDuringAPause(t *testing.T) {
 	b.append(noted(account, "trimmed"))
 	b.append(noted(account, "next"))
 	b.rdb.XTrimMaxLen(t.Context(), b.store.EventsKey(0), 1)
-	part := &b.tail.partitions[0]
+	part := b.tail.partitions[0]
 	part.readAt = part.readAt.Add(-time.Hour)
 	b.readAll("next")
 	b.wantTexts(0, "seen", "next")

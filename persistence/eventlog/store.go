@@ -5,18 +5,20 @@ import (
 	"embed"
 	"fmt"
 
-	"github.com/agentsignal/agentsignal/actors/signal/cluster"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 //go:embed scripts
 var scripts embed.FS
 
-// Store reads the logs and keeps the owners of their partitions.
+// Store reads the logs.
 type Store struct {
 	*redisclient.Client
-	// Profile is what this process publishes with its announcements. It is set before the first.
-	Profile cluster.Profile
+	Leases    *Leases
+	Positions *Positions
+	Nodes     *Nodes
 	// By partition: the last event that this process has appended, and the last one that
 	// replicas are known to have.
 	appended, confirmed []newest
@@ -24,7 +26,8 @@ type Store struct {
 
 // New returns the logs that c reads and writes.
 func New(c *redisclient.Client) *Store {
-	return &Store{Client: c, appended: make([]newest, c.Partitions()), confirmed: make([]newest, c.Partitions())}
+	return &Store{Client: c, Leases: &Leases{c}, Positions: &Positions{c}, Nodes: &Nodes{client: c},
+		appended: make([]newest, c.Partitions()), confirmed: make([]newest, c.Partitions())}
 }
 
 // ScanEntries is how many entries one command of a scan returns. It takes Redis a
@@ -62,4 +65,93 @@ func (s *Store) EachOpen(ctx context.Context, p int, f func(field, value []byte)
 			return nil
 		}
 	}
+}
+
+// replayEntries is how many events one command reads.
+const replayEntries = 1000
+
+// Retains reports whether all entries after a position of an event log are still stored,
+// except for those of deleted accounts. It is false if that is unknown.
+func (s *Store) Retains(ctx context.Context, p int, after signal.Position) (bool, redisclient.StreamInfo, error) {
+	info, err := s.ReadInfo(ctx, s.EventsKey(p))
+	switch {
+	case err != nil:
+		return false, info, redisclient.Unavailable(err)
+	case !info.Exists:
+		return after.IsZero(), info, nil
+	case info.Complete && info.Generated.Compare(after) <= 0:
+		return info.Generated == after, info, nil
+	case after.IsZero():
+		return info.Complete && info.Added == info.Length, info, nil
+	}
+	// Trimming removes the oldest entries first: while the entry itself is there, or an
+	// older one, nothing after it was trimmed.
+	at := after.String()
+	entries, err := s.ReadRange(ctx, s.EventsKey(p), at, at, 1)
+	if err != nil {
+		return false, info, redisclient.Unavailable(err)
+	}
+	if len(entries) == 1 {
+		return true, info, nil
+	}
+	// The entry may have been deleted by itself, with its account.
+	older := info.Length > 0 && info.First.Compare(after) < 0
+	return older && info.Complete && info.MaxDeleted.Compare(after) >= 0, info, nil
+}
+
+// ReadLog returns at most limit events of all accounts of a partition after a position, in
+// their order. The result is empty at the end of the log. KindUnavailable: also if replicas that
+// Options.WaitReplicas demands lack them.
+func (s *Store) ReadLog(ctx context.Context, p int, after signal.Position, limit int) ([]signal.Event, error) {
+	events := make([]signal.Event, 0, min(limit, replayEntries))
+	for len(events) < limit {
+		count := min(limit-len(events), replayEntries)
+		entries, err := s.readConfirmed(ctx, p, "("+after.String(), count)
+		if err != nil {
+			return nil, redisclient.Unavailable(err)
+		}
+		for i := range entries {
+			if e, ok := s.event(p, &entries[i]); ok {
+				events = append(events, e)
+			}
+		}
+		if len(entries) < count {
+			break
+		}
+		after = entries[len(entries)-1].Position
+	}
+	return events, nil
+}
+
+// event decodes an entry of the event log. It logs one that is not readable.
+func (s *Store) event(p int, e *redisclient.Entry) (signal.Event, bool) {
+	event, err := codec.DecodeEvent(e.Position, e.Header, e.Body)
+	if err != nil {
+		s.Log.Error("an event is not readable", "component", "persistence", "partition", p, "err", err)
+		return event, false
+	}
+	return event, true
+}
+
+// LastEvent returns the position of the newest event, or zero.
+func (s *Store) LastEvent(ctx context.Context, p int) (signal.Position, error) {
+	return s.lastEventAfter(ctx, p, signal.Position{})
+}
+
+// lastEventAfter returns the position of the newest event, or after if no event follows
+// it. The entry at after is not read.
+func (s *Store) lastEventAfter(ctx context.Context, p int, after signal.Position) (signal.Position, error) {
+	reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", s.EventsKey(p), "+", "("+after.String(), "COUNT", 1)
+	if err != nil {
+		return after, redisclient.Failed(err, "read the end of event log %d", p)
+	}
+	r := redisclient.NewReplyReader(reply)
+	entries, err := r.Entries(nil)
+	if err != nil {
+		return after, fmt.Errorf("read the end of event log %d: %w", p, err)
+	}
+	if len(entries) == 0 {
+		return after, nil
+	}
+	return entries[0].Position, nil
 }

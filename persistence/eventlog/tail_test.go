@@ -81,7 +81,7 @@ func (b *tailBench) run() {
 func (b *tailBench) attach() {
 	b.Helper()
 	for p := range 4 {
-		if err := b.tail.attach(b.Context(), p); err != nil {
+		if err := b.tail.partitions[p].attach(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -90,7 +90,7 @@ func (b *tailBench) attach() {
 // read has the tail read once.
 func (b *tailBench) read() {
 	b.Helper()
-	if _, err := b.tail.read(b.Context(), []int{0, 1, 2, 3}, redisclient.BlockTimeout, &b.buffer); err != nil {
+	if _, err := b.tail.readers[0].read(b.Context(), []int{0, 1, 2, 3}, redisclient.BlockTimeout, &b.buffer); err != nil {
 		b.Errorf("read: %v", err)
 	}
 }
@@ -126,7 +126,7 @@ func TestTailDeliversAppendedEvents(t *testing.T) {
 	account, other := accountIn(b.store, 1), accountIn(b.store, 3)
 	before := b.append(noted(account, "before"))
 	b.run()
-	if p := b.tail.passed(1); p != before {
+	if p := b.tail.partitions[1].follow.position(); p != before {
 		t.Errorf("attached at %v, want %v", p, before)
 	}
 	var wg sync.WaitGroup
@@ -245,7 +245,7 @@ func TestTailReportsLoss(t *testing.T) {
 			t.Parallel()
 			b := newTailBench(t, redistest.New(t), TailOptions{})
 			before := b.append(noted(account(b), "before"))
-			part := &b.tail.partitions[0]
+			part := b.tail.partitions[0]
 			ctx := t.Context()
 			b.attach() // not run, so that the loss comes between two reads
 			lose(b)
@@ -269,8 +269,8 @@ func TestTailReportsLoss(t *testing.T) {
 			if texts := b.texts(0); len(texts) == 0 || texts[len(texts)-1] != "next" {
 				t.Errorf("seen %v", texts)
 			}
-			if part.suspect || b.tail.passed(0) != next || next.Compare(before) <= 0 {
-				t.Errorf("passed %v, want %v", b.tail.passed(0), next)
+			if part.suspect || b.tail.partitions[0].follow.position() != next || next.Compare(before) <= 0 {
+				t.Errorf("passed %v, want %v", b.tail.partitions[0].follow.position(), next)
 			}
 		})
 	}
@@ -290,7 +290,7 @@ func TestTailPassesRemovedEnd(t *testing.T) {
 	b.rdb.XDel(ctx, b.store.EventsKey(0), p.String())
 	waited := make(chan error)
 	go func() { waited <- b.tail.Wait(ctx, 0, p) }()
-	eventually(t, b.tail.partitions[0].awaited)
+	eventually(t, b.tail.partitions[0].follow.awaited)
 	b.read()
 	if err := <-waited; err != nil {
 		t.Error(err)
@@ -323,7 +323,7 @@ func TestTailHeadAndWait(t *testing.T) {
 				if err := b.tail.Wait(t.Context(), 0, head); err != nil {
 					t.Error(err)
 				}
-				if passed := b.tail.passed(0); passed.Compare(head) < 0 {
+				if passed := b.tail.partitions[0].follow.position(); passed.Compare(head) < 0 {
 					t.Errorf("passed %v after waiting for %v", passed, head)
 				}
 			}
@@ -331,14 +331,14 @@ func TestTailHeadAndWait(t *testing.T) {
 	}
 	wg.Wait()
 
-	future := b.tail.passed(0).Plus(1)
+	future := b.tail.partitions[0].follow.position().Plus(1)
 	ctx, cancel := context.WithCancel(t.Context())
 	waited := make(chan error)
 	go func() { waited <- b.tail.Wait(ctx, 0, future) }()
-	eventually(t, b.tail.partitions[0].awaited)
+	eventually(t, b.tail.partitions[0].follow.awaited)
 	cancel()
 	wantKind(t, "Wait after the context's end", <-waited, signal.KindUnavailable)
-	if b.tail.partitions[0].awaited() {
+	if b.tail.partitions[0].follow.awaited() {
 		t.Error("a caller that has left is still kept")
 	}
 	server.Pause()
@@ -377,8 +377,8 @@ func TestHeadShares(t *testing.T) {
 	server.Pause()
 	var wg sync.WaitGroup
 	wg.Go(func() { b.tail.Head(t.Context(), 0) })
-	part := &b.tail.partitions[0]
-	asked := func() bool { part.mu.Lock(); defer part.mu.Unlock(); return part.head.asked != nil }
+	part := b.tail.partitions[0]
+	asked := func() bool { part.follow.mu.Lock(); defer part.follow.mu.Unlock(); return part.head.asked != nil }
 	eventually(t, asked)
 	var started sync.WaitGroup
 	for range 50 {
@@ -386,7 +386,7 @@ func TestHeadShares(t *testing.T) {
 		wg.Go(func() { started.Done(); b.tail.Head(t.Context(), 0) })
 	}
 	started.Wait()
-	eventually(t, func() bool { part.mu.Lock(); defer part.mu.Unlock(); return part.head.next != nil })
+	eventually(t, func() bool { part.follow.mu.Lock(); defer part.follow.mu.Unlock(); return part.head.next != nil })
 	server.Continue()
 	wg.Wait()
 	// A few more if some of the 50 were slow to come.

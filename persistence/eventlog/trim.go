@@ -93,7 +93,7 @@ func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error
 	if len(first) == 0 || first[0].Position.Compare(safe) >= 0 {
 		return nil
 	}
-	upTo, err := s.leavesUpTo(ctx, partition)
+	upTo, err := t.leavesUpTo(ctx, partition)
 	if err != nil {
 		return err
 	}
@@ -124,8 +124,8 @@ func (t *Trimmer) TrimSignals(ctx context.Context, partition int, _ int64) error
 
 // leavesUpTo returns the position up to which the signal log of partition p has leaves; zero if
 // it has none, as before the first start of a version that makes them.
-func (s *Store) leavesUpTo(ctx context.Context, p int) (signal.Position, error) {
-	text, err := s.RDB.Get(ctx, s.LeafHeadKey(p)).Result()
+func (t *Trimmer) leavesUpTo(ctx context.Context, p int) (signal.Position, error) {
+	text, err := t.store.RDB.Get(ctx, t.store.LeafHeadKey(p)).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return signal.Position{}, redisclient.Failed(err, "read head of the log of partition %d", p)
 	}

@@ -37,7 +37,7 @@ func TestTrimEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newLogBench(t, redistest.New(t), LogOptions{})
-			at := storetest.FillEvents(t, b.rdb, n)
+			at := storetest.FillEvents(t, b.rdb, b.store.EventsKey(0), n)
 			b.rdb.Set(t.Context(), b.store.EpochKey(0), 3, 0)
 			if c.position >= 0 {
 				b.rdb.Set(t.Context(), b.store.PositionKey(0), at(c.position).String(), 0)
@@ -70,24 +70,24 @@ func TestDeletedEventLogIsReported(t *testing.T) {
 		}
 	}
 	want("none yet", 0)
-	storetest.FillEvents(t, b.rdb, 1000)
+	storetest.FillEvents(t, b.rdb, b.store.EventsKey(0), 1000)
 	want("filled", 0)
 	b.rdb.XTrimMaxLen(t.Context(), key, 0)
 	want("trimmed", 0)
 	b.rdb.Del(t.Context(), key)
 	want("deleted", 1)
 	want("still deleted", 1)
-	storetest.FillEvents(t, b.rdb, 10)
+	storetest.FillEvents(t, b.rdb, b.store.EventsKey(0), 10)
 	want("new", 1)
 	b.rdb.Del(t.Context(), key)
-	storetest.FillEvents(t, b.rdb, 5)
+	storetest.FillEvents(t, b.rdb, b.store.EventsKey(0), 5)
 	want("replaced", 2)
 }
 
 func TestTrimEventsOfOthers(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, redistest.New(t), LogOptions{})
-	at := storetest.FillEvents(t, b.rdb, 1000)
+	at := storetest.FillEvents(t, b.rdb, b.store.EventsKey(0), 1000)
 	b.rdb.Set(t.Context(), b.store.PositionKey(0), at(999).String(), 0)
 	b.rdb.Set(t.Context(), b.store.EpochKey(0), 4, 0)
 	err := NewTrimmer(b.store, TrimOptions{}).TrimEvents(t.Context(), 0, 3)

@@ -158,7 +158,7 @@ func (w *writer) collect() (batches []*batch, end bool) {
 // has been refused or has passed its deadline.
 func (w *writer) write(batches []*batch) {
 	confirm := batches[0].queue.confirm // on a cluster all are of one partition
-	if _, err := w.store.Waits(confirm); err != nil {
+	if _, err := w.store.Replicas.Waits(confirm); err != nil {
 		w.probeAgain()
 		for _, b := range batches {
 			b.fail(redisclient.Unavailable(b.failure(err)))
@@ -216,7 +216,7 @@ func (w *writer) failed(b *batch) {
 		b.err = b.refused // a better reason than that the last, short attempt timed out
 	}
 	err := b.failure(b.err)
-	missing := errors.Is(w.store.Unconfirmed(b.queue.confirm, b.err), redisclient.ErrReplicas)
+	missing := errors.Is(w.store.Replicas.Unconfirmed(b.queue.confirm, b.err), redisclient.ErrReplicas)
 	w.mu.Lock()
 	if !missing { // for replicas the client probes
 		if w.down == nil {
@@ -293,11 +293,11 @@ func (w *writer) attempt(batches []*batch, timeout time.Duration) {
 		replies[i] = pipe.Do(ctx, b.args...)
 	}
 	// A batch that was sent before must be confirmed, even while replicas are missing.
-	waits, err := w.store.Waits(batches[0].queue.confirm)
+	waits, err := w.store.Replicas.Waits(batches[0].queue.confirm)
 	waits = waits || err != nil
 	var acknowledged *redis.Cmd
 	if waits { // WAIT is about the writes of its own connection
-		acknowledged = pipe.Do(ctx, redisclient.WaitFor(w.store.WaitReplicas, timeout/2)...)
+		acknowledged = pipe.Do(ctx, redisclient.WaitFor(w.store.Replicas.Want, timeout/2)...)
 	}
 	start := time.Now()
 	err = redisclient.Execute(ctx, pipe) // the first error; each command has its own
@@ -306,7 +306,7 @@ func (w *writer) attempt(batches []*batch, timeout time.Duration) {
 	}
 	var unconfirmed error
 	if waits {
-		unconfirmed = redisclient.Lagging(acknowledged, w.store.WaitReplicas)
+		unconfirmed = redisclient.Lagging(acknowledged, w.store.Replicas.Want)
 	}
 	for i, b := range batches {
 		if b.reply, b.err = replies[i].Text(); b.err == nil {
@@ -321,11 +321,11 @@ func (w *writer) attempt(batches []*batch, timeout time.Duration) {
 
 // accept lets b succeed without replicas if that is configured.
 func (w *writer) accept(b *batch) {
-	if w.store.AcceptsWithoutReplicas() && errors.Is(b.err, redisclient.ErrReplicas) {
-		b.confirmed, b.err = false, w.store.Unconfirmed(b.queue.confirm, b.err)
+	if w.store.Replicas.Optional() && errors.Is(b.err, redisclient.ErrReplicas) {
+		b.confirmed, b.err = false, w.store.Replicas.Unconfirmed(b.queue.confirm, b.err)
 	}
-	if b.err == nil && !b.confirmed && w.store.WaitReplicas > 0 {
-		w.store.CountUnconfirmed(len(b.operations))
+	if b.err == nil && !b.confirmed && w.store.Replicas.Want > 0 {
+		w.store.Replicas.CountUnconfirmed(len(b.operations))
 	}
 }
 

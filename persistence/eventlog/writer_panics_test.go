@@ -45,7 +45,8 @@ func TestWriterContinuesAfterPanic(t *testing.T) {
 // TestFailedBatchFailsWaitingOperations: callers need not wait for their own deadlines.
 func TestFailedBatchFailsWaitingOperations(t *testing.T) {
 	t.Parallel()
-	w := newWriter(&Store{Client: &redisclient.Client{}}, LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})
+	w := newWriter(&Store{Client: &redisclient.Client{Replicas: &redisclient.Replicas{}}},
+		LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})
 	w.adopt(redisclient.Keys{}, 0, "w")
 	first, second := NewOperation(redisclient.Keys{}), NewOperation(redisclient.Keys{})
 	if err := w.enqueue(0, first); err != nil {
@@ -72,7 +73,8 @@ func TestFailedBatchFailsWaitingOperations(t *testing.T) {
 // TestWriterProbesAgainAfterPanic: otherwise every later operation would be refused.
 func TestWriterProbesAgainAfterPanic(t *testing.T) {
 	t.Parallel()
-	w := newWriter(&Store{Client: &redisclient.Client{}}, LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})
+	w := newWriter(&Store{Client: &redisclient.Client{Replicas: &redisclient.Replicas{}}},
+		LogOptions{Queue: 10, Log: slog.New(slog.DiscardHandler)})
 	w.adopt(redisclient.Keys{}, 0, "w")
 	w.down = errors.New("down")
 	o := NewOperation(redisclient.Keys{})

@@ -1,3 +1,6 @@
+// Package jobs keeps jobs and hands out the waiting ones: each to one node at a time, and to
+// another one if that node is no longer live. Package eventlog stores the outcome of a job with
+// the change that the job makes, and refuses it from a node that no longer holds the job.
 package jobs
 
 import (
@@ -109,7 +112,7 @@ func (j *Store) Enqueue(ctx context.Context, job signal.Job, maxQueued int, repl
 	var stored *redis.Cmd
 	var err error
 	for range enqueueTries {
-		stored, err = j.store.Change(ctx, j.store.ConfirmKey(p), enqueueScript, keys, args...)
+		stored, err = j.store.Durable.Change(ctx, j.store.ConfirmKey(p), enqueueScript, keys, args...)
 		if err == nil || ctx.Err() != nil {
 			break
 		}
@@ -219,4 +222,29 @@ func (j *Store) prune(ctx context.Context, p int, account signal.AccountID) erro
 			return nil
 		}
 	}
+}
+
+// Erase erases a chunk of the jobs of a deleted account and returns "" at the end. The entries
+// of these jobs in the queue are dropped by the nodes that take them.
+func Erase(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID) (string, error) {
+	indexes := []string{c.JobsOfKey(p, account), c.JobsEndedKey(p, account)}
+	for _, s := range []signal.JobStatus{signal.JobQueued, signal.JobRunning, signal.JobCompleted, signal.JobFailed} {
+		indexes = append(indexes, c.JobsWithKey(p, account, s))
+	}
+	ids, err := c.RDB.ZRange(ctx, indexes[0], 0, redisclient.EraseChunk-1).Result()
+	if err != nil {
+		return "", err
+	}
+	if len(ids) == 0 {
+		return "", c.RDB.Del(ctx, indexes...).Err()
+	}
+	keys, members := make([]string, len(ids)), make([]any, len(ids))
+	for i, id := range ids {
+		keys[i], members[i] = c.JobKey(p, signal.JobID(id)), id
+	}
+	// The records first, since only the index names them.
+	if err := c.RDB.Unlink(ctx, keys...).Err(); err != nil {
+		return "", err
+	}
+	return "more", c.RDB.ZRem(ctx, indexes[0], members...).Err()
 }

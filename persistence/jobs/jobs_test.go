@@ -45,9 +45,7 @@ func (b *jobBench) jobs(node string, idle time.Duration) *Store {
 func (b *jobBench) enqueue(j *Store, account signal.AccountID) signal.Job {
 	b.t.Helper()
 	job := newTestJob(account, b.store.Now())
-	if err := j.Enqueue(b.t.Context(), job, 1000, nil); err != nil {
-		b.t.Fatal(err)
-	}
+	storetest.Must(b.t, j.Enqueue(b.t.Context(), job, 1000, nil))
 	return job
 }
 
@@ -145,9 +143,7 @@ func TestTimesOfAJobAreInOrder(t *testing.T) {
 	b := newJobBench(t, 1)
 	j := b.jobs("n1", 0)
 	job := newTestJob(signal.NewAccountID(), b.store.Now().Add(time.Minute)) // by a clock that is ahead
-	if err := j.Enqueue(t.Context(), job, 1000, nil); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, j.Enqueue(t.Context(), job, 1000, nil))
 	running := b.next(j)
 	if !running.StartedAt.Equal(job.CreatedAt) {
 		t.Errorf("created %v, started %v", job.CreatedAt, running.StartedAt)
@@ -170,9 +166,7 @@ func TestJobFails(t *testing.T) {
 	account := signal.NewAccountID()
 	b.enqueue(j, account)
 	running := b.next(j)
-	if err := b.fail(running, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.fail(running, time.Hour))
 	got, err := j.Job(t.Context(), account, running.ID)
 	diff := cmp.Diff(errNoSource, got.Error)
 	if diff != "" || err != nil || got.Status != signal.JobFailed || got.Signal != nil {
@@ -191,9 +185,7 @@ func TestJobsAreForgotten(t *testing.T) {
 		if job.ID == short.ID {
 			kept = 50 * time.Millisecond
 		}
-		if err := b.fail(job, kept); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, b.fail(job, kept))
 	}
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := j.Job(t.Context(), account, short.ID); signal.KindOf(err) == signal.KindNotFound {
@@ -224,9 +216,7 @@ func TestQueuedJobStaysInIndex(t *testing.T) {
 	j := b.jobs("n1", 0)
 	account := signal.NewAccountID()
 	b.enqueue(j, account)
-	if err := b.fail(b.next(j), time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.fail(b.next(j), time.Hour))
 	index := b.store.JobsOfKey(0, account)
 	if ttl := b.server.Client().TTL(t.Context(), index).Val(); ttl <= 0 {
 		t.Fatalf("without a job that waits the index lives %v, want a while", ttl)
@@ -257,9 +247,7 @@ func TestJobList(t *testing.T) {
 			taken = append(taken, job)
 		}
 	}
-	if err := b.fail(taken[0], time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.fail(taken[0], time.Hour))
 	for _, c := range []struct {
 		status        signal.JobStatus
 		limit, offset int
@@ -330,9 +318,7 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	header := map[string]string{"Location": "/v1/jobs/x"}
 	reply := &signal.Reply{ReplyKey: key, Status: 200, Header: header, Body: []byte(`{"job_id":"x"}`)}
 	for range 3 { // as after lost replies
-		if err := j.Enqueue(t.Context(), job, 1, reply); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, j.Enqueue(t.Context(), job, 1, reply))
 	}
 	rdb := b.server.Client()
 	if n := rdb.XLen(t.Context(), replies.JobQueueKey(0)).Val(); n != 1 {
@@ -348,21 +334,6 @@ func TestJobIsEnqueuedOnce(t *testing.T) {
 	}
 	if diff := cmp.Diff(reply, got); diff != "" {
 		t.Error("reply (-want +got):\n" + diff)
-	}
-}
-
-// TestQueuedJobKeepsIndex: without it the index would expire some time after the
-// end of the last job.
-func TestQueuedJobKeepsIndex(t *testing.T) {
-	b := newJobBench(t, 1)
-	j := b.jobs("n1", 0)
-	account := signal.NewAccountID()
-	b.enqueue(j, account)
-	rdb := b.server.Client()
-	rdb.Expire(t.Context(), b.store.JobsOfKey(0, account), time.Minute)
-	b.enqueue(j, account)
-	if ttl := rdb.TTL(t.Context(), b.store.JobsOfKey(0, account)).Val(); ttl >= 0 {
-		t.Errorf("the index with a queued job is dropped in %s", ttl)
 	}
 }
 
@@ -429,9 +400,7 @@ func TestJobsByPolling(t *testing.T) {
 		t.Fatal(jobs, err)
 	}
 	want := b.enqueue(j, signal.NewAccountID())
-	if err := j.poll(t.Context(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, j.poll(t.Context(), time.Minute))
 	if jobs, err := j.search(t.Context(), 1); len(jobs) != 1 || jobs[0].ID != want.ID || err != nil {
 		t.Errorf("took %v, %v; want %s", jobs, err, want.ID)
 	}
@@ -481,3 +450,12 @@ func FuzzDecodeJob(f *testing.F) {
 		}
 	})
 }
+
+func TestStoreInProcess(t *testing.T) {
+	t.Parallel()
+	redistest.RunInProcess(t, 11, map[string][]string{
+		"they stop the server or set it up by ACL": {"TestJobsWithoutRedis", "TestPollingIsRefused"},
+	})
+}
+
+func TestMain(m *testing.M) { storetest.Main(m) }

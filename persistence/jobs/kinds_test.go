@@ -26,9 +26,7 @@ func TestJobsOfOtherKinds(t *testing.T) {
 	both := newTestJob(account, b.store.Now())
 	both.Kind, both.From, both.To = signal.JobBacktest, day, day.Add(time.Hour)
 	for _, job := range []signal.Job{scan, backtest, both} {
-		if err := j.Enqueue(t.Context(), job, 10, nil); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, j.Enqueue(t.Context(), job, 10, nil))
 		taken := b.next(j)
 		want := job
 		want.Status, want.Attempt, want.Entry, want.StartedAt = signal.JobRunning, 1, taken.Entry, taken.StartedAt
@@ -53,9 +51,7 @@ func TestJobsOfOtherKinds(t *testing.T) {
 	}
 	failed := newTestJob(account, b.store.Now())
 	failed.Kind = signal.JobBacktest
-	if err := j.Enqueue(t.Context(), failed, 10, nil); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, j.Enqueue(t.Context(), failed, 10, nil))
 	taken := b.next(j)
 	taken.Status, taken.ExpiresAt = signal.JobFailed, b.store.Now().Add(time.Hour)
 	taken.Error = &signal.RunError{Code: signal.InsufficientHistory, Message: "few"}

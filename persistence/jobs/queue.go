@@ -215,9 +215,7 @@ func (j *Store) liveNodes(ctx context.Context) ([]any, error) {
 }
 
 // take takes jobs of partition p. read is how many entries it has read.
-func (j *Store) take(
-	ctx context.Context, p, limit int, mode string, args ...any,
-) (jobs []signal.Job, read int, err error) {
+func (j *Store) take(ctx context.Context, p, limit int, mode string, args ...any) (jobs []signal.Job, read int, err error) {
 	if limit <= 0 {
 		return nil, 0, nil
 	}

@@ -59,7 +59,7 @@ func TestJobOfLostNode(t *testing.T) {
 	b.enqueue(live, account)
 	b.next(live)
 	for _, node := range []string{"live", "me"} {
-		if _, err := b.store.AnnounceNode(ctx, node, time.Minute, false); err != nil {
+		if _, err := b.store.Nodes.AnnounceNode(ctx, node, time.Minute, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -86,7 +86,7 @@ func TestUnannouncedNodeTakesNoJobs(t *testing.T) {
 	}
 	announce := func(node string) {
 		t.Helper()
-		if _, err := b.store.AnnounceNode(ctx, node, time.Minute, false); err != nil {
+		if _, err := b.store.Nodes.AnnounceNode(ctx, node, time.Minute, false); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -210,9 +210,7 @@ func TestJobsAfterDataLoss(t *testing.T) {
 	j := b.jobs("n1", 0)
 	b.enqueue(j, signal.NewAccountID())
 	b.next(j)
-	if err := b.server.Client().FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.server.Client().FlushAll(t.Context()).Err())
 	for p := range j.queue.cursors {
 		j.queue.cursors[p] = signal.Position{MS: 1 << 50}
 	}

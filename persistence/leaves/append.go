@@ -2,7 +2,6 @@ package leaves
 
 import (
 	"context"
-	"embed"
 	"errors"
 	"fmt"
 	"sync"
@@ -15,9 +14,6 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
-
-//go:embed scripts
-var scripts embed.FS
 
 var (
 	appendScript          = redisclient.Script(scripts, "append")
@@ -32,8 +28,8 @@ const (
 	maxKnown = 10_000
 )
 
-// Store reads and writes the Merkle logs.
-type Store struct {
+// Appender appends the leaves of owned partitions.
+type Appender struct {
 	*redisclient.Client
 	appenders []appender // by partition
 	reads     sync.Pool  // of *read
@@ -46,18 +42,11 @@ type read struct {
 	entries []redisclient.Entry
 }
 
-// New returns the Merkle logs in the Redis of c.
-func New(c *redisclient.Client) *Store {
-	s := &Store{Client: c, appenders: make([]appender, c.Partitions())}
-	s.reads.New = func() any { return &read{} }
-	return s
-}
-
 // appender appends to the log of one partition under one epoch. It remembers the edge of the log
 // and the accounts.
 type appender struct {
 	mu sync.Mutex // held while leaves are appended
-	s  *Store
+	s  *Appender
 
 	partition int
 	epoch     int64
@@ -69,7 +58,7 @@ type appender struct {
 // AppendLeaves appends the leaves of the next entries of the signal log of partition p to its
 // Merkle log, and returns how many, and whether there may be more. KindConflict: another epoch
 // holds the partition.
-func (s *Store) AppendLeaves(ctx context.Context, p int, epoch int64) (n int, more bool, err error) {
+func (s *Appender) AppendLeaves(ctx context.Context, p int, epoch int64) (n int, more bool, err error) {
 	a := &s.appenders[p]
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +117,7 @@ func (a *appender) start() string {
 
 // load reads the head and the edge of the log.
 func (a *appender) load(ctx context.Context) error {
-	head, err := a.s.logHead(ctx, a.partition)
+	head, err := logHead(ctx, a.s.Client, a.partition)
 	if err != nil {
 		return err
 	}
@@ -151,8 +140,8 @@ func (a *appender) load(ctx context.Context) error {
 }
 
 // logHead returns the head of the log of partition p.
-func (s *Store) logHead(ctx context.Context, p int) (codec.LogHead, error) {
-	text, err := s.RDB.Get(ctx, s.LeafHeadKey(p)).Result()
+func logHead(ctx context.Context, c *redisclient.Client, p int) (codec.LogHead, error) {
+	text, err := c.RDB.Get(ctx, c.LeafHeadKey(p)).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return codec.LogHead{}, redisclient.Failed(err, "read head of the log of partition %d", p)
 	}
@@ -160,6 +149,6 @@ func (s *Store) logHead(ctx context.Context, p int) (codec.LogHead, error) {
 }
 
 // EraseAccount removes the salt of an account, without which its leaves can never be opened.
-func (s *Store) EraseAccount(ctx context.Context, p int, account signal.AccountID) error {
+func (s *Appender) EraseAccount(ctx context.Context, p int, account signal.AccountID) error {
 	return s.RDB.HDel(ctx, s.LeafAccountsKey(p), string(account)).Err()
 }

@@ -17,10 +17,13 @@ import (
 // checkPage is how many entries a check reads at a time.
 const checkPage = 500
 
+// Checker compares the Merkle logs with the signal logs.
+type Checker struct{ *redisclient.Client }
+
 // CheckLeaves compares the Merkle log of partition p with its signal log, and returns what does not
 // fit. Entries since kept must be stored, unless their account was deleted. What is recorded while
 // it reads is not compared. It holds the accounts of the partition in memory.
-func (s *Store) CheckLeaves(ctx context.Context, p int, kept time.Time) (*record.Checked, error) {
+func (s *Checker) CheckLeaves(ctx context.Context, p int, kept time.Time) (*record.Checked, error) {
 	head, accounts, err := s.leafAccounts(ctx, p)
 	if err != nil || head.Size == 0 {
 		return &record.Checked{}, err
@@ -49,7 +52,7 @@ func (s *Store) CheckLeaves(ctx context.Context, p int, kept time.Time) (*record
 }
 
 // leafAccounts returns the head of the log of partition p and its accounts, as of one moment.
-func (s *Store) leafAccounts(ctx context.Context, p int) (
+func (s *Checker) leafAccounts(ctx context.Context, p int) (
 	head codec.LogHead, accounts map[signal.AccountID]record.Account, err error,
 ) {
 	pipe := s.RDB.TxPipeline()
@@ -73,7 +76,7 @@ func (s *Store) leafAccounts(ctx context.Context, p int) (
 }
 
 // erased reports whether an account of partition p was erased, or is being erased.
-func (s *Store) erased(ctx context.Context, p int, account signal.AccountID) (bool, error) {
+func (s *Checker) erased(ctx context.Context, p int, account signal.AccountID) (bool, error) {
 	pipe := s.RDB.Pipeline()
 	salt := pipe.HExists(ctx, s.LeafAccountsKey(p), string(account))
 	erasing := pipe.HExists(ctx, s.EraseKey(p), string(account))
@@ -85,7 +88,7 @@ func (s *Store) erased(ctx context.Context, p int, account signal.AccountID) (bo
 
 // check joins a signal log and the places of its leaves.
 type check struct {
-	s       *Store
+	s       *Checker
 	ctx     context.Context //nolint:containedctx // of one call
 	p       int
 	head    codec.LogHead
@@ -147,7 +150,7 @@ func (c *check) readLeaves() error {
 			Counts: record.Counts{Created: place.Created, Closed: place.Closed}})
 		indexes = append(indexes, tlog.StoredHashIndex(0, max(0, place.Index)))
 	}
-	reader := tlog.TileHashReader(tlog.Tree{N: c.head.Size, Hash: c.head.Root}, c.s.tiles(c.ctx, c.p))
+	reader := tlog.TileHashReader(tlog.Tree{N: c.head.Size, Hash: c.head.Root}, tilesOf(c.ctx, c.s.Client, c.p))
 	hashes, err := reader.ReadHashes(indexes)
 	if signal.KindOf(err) == signal.KindUnavailable {
 		return err

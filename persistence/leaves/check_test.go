@@ -24,14 +24,7 @@ func (b *leafBench) check() *record.Checked {
 }
 
 // wantFinding fails the test unless one finding has all of the given.
-func wantFinding(
-	t *testing.T,
-	what string,
-	c *record.Checked,
-	account signal.AccountID,
-	id signal.SignalID,
-	text string,
-) {
+func wantFinding(t *testing.T, what string, c *record.Checked, account signal.AccountID, id signal.SignalID, text string) {
 	t.Helper()
 	for _, f := range c.Findings {
 		if f.Account == account && f.Signal == id && strings.Contains(f.What, text) {
@@ -59,25 +52,14 @@ func (b *leafBench) rewrite(change func(i int, e *redis.XMessage)) {
 	for i := range entries {
 		change(i, &entries[i])
 		args := &redis.XAddArgs{Stream: b.store.SignalsKey(1), ID: entries[i].ID, Values: entries[i].Values}
-		if err := b.rdb.XAdd(b.Context(), args).Err(); err != nil {
-			b.Fatal(err)
-		}
+		storetest.Must(b, b.rdb.XAdd(b.Context(), args).Err())
 	}
 }
 
 func TestMissingEntriesAreNamed(t *testing.T) {
 	t.Parallel()
 	b := newLeafBench(t)
-	mine, other, gone := storetest.AccountIn(
-		b.store,
-		1,
-	), storetest.AccountIn(
-		b.store,
-		1,
-	), storetest.AccountIn(
-		b.store,
-		1,
-	)
+	mine, other, gone := storetest.AccountIn(b.store, 1), storetest.AccountIn(b.store, 1), storetest.AccountIn(b.store, 1)
 	var places []place
 	for range 30 {
 		places = append(places, b.create(mine, true))
@@ -98,7 +80,7 @@ func TestMissingEntriesAreNamed(t *testing.T) {
 		}
 	}
 	b.remove(erased...)
-	must(t, b.store.EraseAccount(t.Context(), 1, gone))
+	storetest.Must(t, b.store.EraseAccount(t.Context(), 1, gone))
 	if c := b.check(); len(c.Findings) > 0 || c.Erased != 30 {
 		t.Errorf("after a deletion: %+v", c)
 	}
@@ -110,22 +92,8 @@ func TestMissingEntriesAreNamed(t *testing.T) {
 		t.Errorf("%d findings, want 40: %+v", len(c.Findings), c.Findings)
 	}
 	for i := 5; i < 25; i++ {
-		wantFinding(
-			t,
-			"20 losers",
-			c,
-			mine,
-			"",
-			fmt.Sprintf("created number %d of 30 of account %s is missing", i+1, mine),
-		)
-		wantFinding(
-			t,
-			"20 losers",
-			c,
-			mine,
-			"",
-			fmt.Sprintf("closing number %d of 30 of account %s is missing", i+1, mine),
-		)
+		wantFinding(t, "20 losers", c, mine, "", fmt.Sprintf("created number %d of 30 of account %s is missing", i+1, mine))
+		wantFinding(t, "20 losers", c, mine, "", fmt.Sprintf("closing number %d of 30 of account %s is missing", i+1, mine))
 	}
 	b.remove(places[0].created, places[29].created, places[29].closed)
 	c = b.check()
@@ -172,14 +140,7 @@ func TestChangedEntriesAreNamed(t *testing.T) {
 			e.Values = first
 		}
 	})
-	wantFinding(
-		t,
-		"a creation that was changed",
-		b.check(),
-		mine,
-		places[100].signal.ID,
-		"the stored signal is not the one",
-	)
+	wantFinding(t, "a creation that was changed", b.check(), mine, places[100].signal.ID, "the stored signal is not the one")
 	late := b.create(mine, false)
 	b.appendAll(b.store, 1)
 	b.remove(late.created)
@@ -188,15 +149,8 @@ func TestChangedEntriesAreNamed(t *testing.T) {
 	c = b.check()
 	wantFinding(t, "a leaf without a place", c, mine, places[10].signal.ID, "is not in the record")
 	wantFinding(t, "a leaf without a place", c, "", "", "leaf 19 of the record is followed by leaf 21")
-	must(t, b.rdb.SetRange(t.Context(), b.store.TileKey(1, 0, 1), 70, "forged").Err())
+	storetest.Must(t, b.rdb.SetRange(t.Context(), b.store.TileKey(1, 0, 1), 70, "forged").Err())
 	wantFinding(t, "a forged tile", b.check(), "", "", "do not belong to the head")
-	must(t, b.store.EraseAccount(t.Context(), 1, mine))
+	storetest.Must(t, b.store.EraseAccount(t.Context(), 1, mine))
 	wantFinding(t, "a salt", b.check(), mine, places[1].signal.ID, "no salt")
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -54,7 +54,7 @@ func newLeafBench(tb testing.TB) *leafBench {
 		tb.Fatal(err)
 	}
 	for p := range 2 {
-		b.epochs = append(b.epochs, storetest.Take(tb, b.leases, p, "n1", time.Minute))
+		b.epochs = append(b.epochs, storetest.Take(tb, b.leases.Leases, p, "n1", time.Minute))
 	}
 	return b
 }
@@ -160,7 +160,7 @@ func (b *leafBench) wantWhole(p int) {
 			b.Fatalf("leaf %d is %v of %s, %v; want it of %s", i, place, places[i].ID, err, entries[i].ID)
 		}
 	}
-	head, err := b.store.logHead(b.Context(), p)
+	head, err := logHead(b.Context(), b.store.Client, p)
 	if err != nil || head.Size != int64(len(entries)) || head.UpTo.String() != entries[len(entries)-1].ID {
 		b.Fatalf("head %v, %v of %d entries", head, err, len(entries))
 	}
@@ -267,10 +267,8 @@ func TestAFormerOwnerAppendsNothing(t *testing.T) {
 	b.appendAll(b.store, 0)
 	before := b.sign()
 	former := b.epochs[0]
-	if err := b.leases.ReleaseLease(t.Context(), 0, "n1", former); err != nil {
-		t.Fatal(err)
-	}
-	b.epochs[0] = storetest.Take(t, b.leases, 0, "n2", time.Minute)
+	storetest.Must(t, b.leases.Leases.ReleaseLease(t.Context(), 0, "n1", former))
+	b.epochs[0] = storetest.Take(t, b.leases.Leases, 0, "n2", time.Minute)
 	b.create(account, true)
 	_, _, err := b.store.AppendLeaves(t.Context(), 0, former)
 	storetest.WantError(t, err, signal.KindConflict, signal.CodeNotOwner)
@@ -300,9 +298,7 @@ func TestAnUnreadableEntryHasALeaf(t *testing.T) {
 	if _, e := b.open(b.sign(), account, p.created); e.Created != 2 {
 		t.Errorf("the next leaf is %+v", e)
 	}
-	if err := b.rdb.HSet(t.Context(), b.store.LeafAccountsKey(0), string(account), "\x07x").Err(); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.rdb.HSet(t.Context(), b.store.LeafAccountsKey(0), string(account), "\x07x").Err())
 	b.create(account, false)
 	if n := b.appendAll(New(b.store.Client), 0); n != 1 {
 		t.Errorf("%d leaves without a salt", n)
@@ -318,9 +314,7 @@ func TestTilesThatWereChangedAreRefused(t *testing.T) {
 	b.create(account, true)
 	b.appendAll(b.store, 0)
 	c := b.sign()
-	if err := b.rdb.SetRange(t.Context(), b.store.TileKey(0, 0, 0), 70, "forged").Err(); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.rdb.SetRange(t.Context(), b.store.TileKey(0, 0, 0), 70, "forged").Err())
 	if _, err := b.store.OpenLeaf(t.Context(), 0, account, first.created, c.Logs[0]); err == nil {
 		t.Error("a leaf is proved by forged hashes")
 	}
@@ -338,9 +332,7 @@ func TestErasedSaltsOpenNothing(t *testing.T) {
 	b.appendAll(b.store, 0)
 	c := b.sign()
 	b.open(c, account, p.created)
-	if err := b.store.EraseAccount(t.Context(), 0, account); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.store.EraseAccount(t.Context(), 0, account))
 	_, err := b.store.OpenLeaf(t.Context(), 0, account, p.created, c.Logs[0])
 	storetest.WantKind(t, "a leaf without its salt", err, signal.KindNotFound)
 	if heads, err := b.store.LogHeads(t.Context()); err != nil || !slices.Equal(heads, c.Logs) {
@@ -395,9 +387,7 @@ func TestNewestCountersignedCheckpointIsKept(t *testing.T) {
 		t.Helper()
 		text := fmt.Sprintf("name\n0\nroot\ntime %s\n\n%s", at.Format(time.RFC3339), more)
 		signed := record.Countersigned{Key: key, At: at, Note: []byte(text)}
-		if err := b.store.StoreCountersigned(t.Context(), signed); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, b.store.StoreCountersigned(t.Context(), signed))
 	}
 	want := func(key, more string) {
 		t.Helper()
@@ -449,3 +439,13 @@ func TestShortenedLogsAreFound(t *testing.T) {
 	b.appendAll(b.store, p)
 	want("it goes on", p)
 }
+
+func TestTheStoreInsideAProcess(t *testing.T) {
+	t.Parallel()
+	redistest.RunInProcess(t, 5, map[string][]string{
+		"it is too slow for as much":           {"TestLeavesOfSignals", "TestLeavesAreAppendedOnce"},
+		"its XINFO STREAM lacks entries-added": {"TestShortenedLogsAreFound"},
+	})
+}
+
+func TestMain(m *testing.M) { storetest.Main(m) }

@@ -13,20 +13,22 @@ import (
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // ErrNotSigned reports that no checkpoint has the leaf yet.
 var ErrNotSigned = redisclient.Refused("not_signed", "no checkpoint has it yet: ask again in a minute")
 
+// Proofs prove what is in the Merkle logs.
+type Proofs struct{ *redisclient.Client }
+
 // LogHeads returns the heads of the logs of all partitions, once the replicas have them if the
 // client waits for replicas: a signed leaf must survive the loss of a master.
-func (s *Store) LogHeads(ctx context.Context) ([]tlog.Tree, error) {
+func (s *Proofs) LogHeads(ctx context.Context) ([]tlog.Tree, error) {
 	heads := make([]tlog.Tree, s.Partitions())
 	for p := range heads {
 		var get *redis.StringCmd
-		err := s.Durably(ctx, s.ConfirmKey(p), func(pipe redis.Pipeliner) {
+		err := s.Durable.Send(ctx, s.ConfirmKey(p), func(pipe redis.Pipeliner) {
 			get = pipe.Get(ctx, s.LeafHeadKey(p))
 		})
 		if err != nil && !errors.Is(err, redis.Nil) {
@@ -50,7 +52,7 @@ const lookAtOnce = 16
 
 // Shortened returns the partitions whose signal logs have had fewer entries than the record has leaves of them:
 // the log was deleted or replaced, and its signals are missing wherever signals are read.
-func (s *Store) Shortened(ctx context.Context) ([]int, error) {
+func (s *Proofs) Shortened(ctx context.Context) ([]int, error) {
 	sizes, err := s.sizes(ctx) // before the logs, which may grow
 	if err != nil {
 		return nil, err
@@ -81,7 +83,7 @@ func (s *Store) Shortened(ctx context.Context) ([]int, error) {
 }
 
 // CountLeaves returns the number of leaves of all logs. It does not wait for replicas.
-func (s *Store) CountLeaves(ctx context.Context) (n int64, err error) {
+func (s *Proofs) CountLeaves(ctx context.Context) (n int64, err error) {
 	sizes, err := s.sizes(ctx)
 	for _, size := range sizes {
 		n += size
@@ -90,7 +92,7 @@ func (s *Store) CountLeaves(ctx context.Context) (n int64, err error) {
 }
 
 // sizes returns the number of leaves of each partition's log.
-func (s *Store) sizes(ctx context.Context) ([]int64, error) {
+func (s *Proofs) sizes(ctx context.Context) ([]int64, error) {
 	pipe := s.RDB.Pipeline()
 	heads := make([]*redis.StringCmd, s.Partitions())
 	for p := range heads {
@@ -110,42 +112,10 @@ func (s *Store) sizes(ctx context.Context) ([]int64, error) {
 	return sizes, nil
 }
 
-// Checkpoint returns the newest checkpoint, once replicas have it: the signed note, and what it
-// says. KindNotFound: nothing has been signed yet.
-func (s *Store) Checkpoint(ctx context.Context) ([]byte, *verify.Checkpoint, error) {
-	const p = record.SigningPartition
-	signed, err := s.RDB.Get(ctx, s.CheckpointKey(p)).Bytes()
-	if errors.Is(err, redis.Nil) {
-		return nil, nil, signal.NotFound("checkpoint")
-	}
-	if err != nil {
-		return nil, nil, redisclient.Failed(err, "read checkpoint")
-	}
-	if err := s.ConfirmRead(ctx, s.ConfirmKey(p)); err != nil {
-		return nil, nil, err
-	}
-	c, err := record.ReadCheckpoint(signed)
-	return signed, c, err
-}
-
-// StoreCheckpoint stores a checkpoint for the owner of record.SigningPartition. KindConflict:
-// another epoch holds it.
-func (s *Store) StoreCheckpoint(ctx context.Context, epoch int64, signed []byte) error {
-	keys := []string{s.EpochKey(record.SigningPartition), s.CheckpointKey(record.SigningPartition)}
-	stored, err := s.Change(ctx, s.ConfirmKey(record.SigningPartition), checkpointStoreScript, keys, epoch, signed)
-	if err != nil {
-		return redisclient.Failed(err, "store checkpoint")
-	}
-	if n, err := stored.Int(); err != nil || n == 0 {
-		return eventlog.ErrNotOwner
-	}
-	return nil
-}
-
 // OpenLeaf returns the leaf of the entry at a position of the signal log of partition p, with the
 // proof that the log with the given head has it. KindNotFound: there is no such entry of the
 // account, or no longer. ErrNotSigned: the leaf is newer than the head.
-func (s *Store) OpenLeaf(
+func (s *Proofs) OpenLeaf(
 	ctx context.Context, p int, account signal.AccountID, at signal.Position, head tlog.Tree,
 ) (*verify.Leaf, error) {
 	found, entry, salted, err := s.leafParts(ctx, p, account, at)
@@ -158,7 +128,7 @@ func (s *Store) OpenLeaf(
 	if found.Index >= head.N {
 		return nil, ErrNotSigned
 	}
-	proof, err := record.Inclusion(head, found.Index, s.tiles(ctx, p))
+	proof, err := record.Inclusion(head, found.Index, tilesOf(ctx, s.Client, p))
 	if err != nil {
 		return nil, fmt.Errorf("partition %d: %w", p, err)
 	}
@@ -173,7 +143,7 @@ func (s *Store) OpenLeaf(
 }
 
 // leafParts reads what a leaf is made of: its place, the entry of the signal log and the account.
-func (s *Store) leafParts(ctx context.Context, p int, account signal.AccountID, at signal.Position) (
+func (s *Proofs) leafParts(ctx context.Context, p int, account signal.AccountID, at signal.Position) (
 	place codec.LeafPlace, entry *signal.Signal, salted codec.LeafAccount, err error,
 ) {
 	id := at.String()
@@ -210,8 +180,8 @@ func (s *Store) leafParts(ctx context.Context, p int, account signal.AccountID, 
 
 // LogHead returns the head that the log of partition p had with its first n leaves. now is a
 // later head.
-func (s *Store) LogHead(ctx context.Context, p int, n int64, now tlog.Tree) (tlog.Tree, error) {
-	head, err := record.HeadAt(now, n, s.tiles(ctx, p))
+func (s *Proofs) LogHead(ctx context.Context, p int, n int64, now tlog.Tree) (tlog.Tree, error) {
+	head, err := record.HeadAt(now, n, tilesOf(ctx, s.Client, p))
 	if err != nil {
 		return tlog.Tree{}, fmt.Errorf("partition %d: %w", p, err)
 	}
@@ -220,11 +190,11 @@ func (s *Store) LogHead(ctx context.Context, p int, n int64, now tlog.Tree) (tlo
 
 // LogConsistency returns, for each log, the proof that its head in c begins with its first leaves:
 // as many as sizes has. KindInvalid: a log of c has fewer.
-func (s *Store) LogConsistency(ctx context.Context, sizes []int64, c *verify.Checkpoint) ([]tlog.TreeProof, error) {
+func (s *Proofs) LogConsistency(ctx context.Context, sizes []int64, c *verify.Checkpoint) ([]tlog.TreeProof, error) {
 	proofs := make([]tlog.TreeProof, len(c.Logs))
 	for p, head := range c.Logs {
 		var err error
-		if proofs[p], err = record.Consistency(head, sizes[p], s.tiles(ctx, p)); err != nil {
+		if proofs[p], err = record.Consistency(head, sizes[p], tilesOf(ctx, s.Client, p)); err != nil {
 			return nil, fmt.Errorf("partition %d: %w", p, err)
 		}
 	}
@@ -232,8 +202,8 @@ func (s *Store) LogConsistency(ctx context.Context, sizes []int64, c *verify.Che
 }
 
 // Tile returns a tile of the log of partition p. KindNotFound: the log does not have it yet.
-func (s *Store) Tile(ctx context.Context, p int, tile tlog.Tile) ([]byte, error) {
-	data, err := s.tiles(ctx, p)([]tlog.Tile{tile})
+func (s *Proofs) Tile(ctx context.Context, p int, tile tlog.Tile) ([]byte, error) {
+	data, err := tilesOf(ctx, s.Client, p)([]tlog.Tile{tile})
 	if err != nil {
 		return nil, err
 	}
@@ -243,13 +213,13 @@ func (s *Store) Tile(ctx context.Context, p int, tile tlog.Tile) ([]byte, error)
 	return data[0], nil
 }
 
-// tiles returns what reads the tiles of partition p.
-func (s *Store) tiles(ctx context.Context, p int) record.Tiles {
+// tilesOf returns what reads the tiles of partition p.
+func tilesOf(ctx context.Context, c *redisclient.Client, p int) record.Tiles {
 	return func(tiles []tlog.Tile) ([][]byte, error) {
-		pipe := s.RDB.Pipeline()
+		pipe := c.RDB.Pipeline()
 		parts := make([]*redis.StringCmd, len(tiles))
 		for i, t := range tiles {
-			parts[i] = pipe.GetRange(ctx, s.TileKey(p, t.L, t.N), 0, int64(t.W*tlog.HashSize-1))
+			parts[i] = pipe.GetRange(ctx, c.TileKey(p, t.L, t.N), 0, int64(t.W*tlog.HashSize-1))
 		}
 		if err := redisclient.Execute(ctx, pipe); err != nil {
 			return nil, redisclient.Failed(err, "read tiles of partition %d", p)

@@ -1,7 +1,6 @@
 package market
 
 import (
-	"context"
 	"errors"
 	"math"
 	"net"
@@ -46,7 +45,7 @@ func TestOneNodeFeedsTheMarket(t *testing.T) {
 	if err := m.RenewLease(ctx, "node", first, 2*time.Minute); err != nil {
 		t.Errorf("renew: %v", err)
 	}
-	if ttl := rdb.PTTL(ctx, m.s.FeederKey()).Val(); ttl <= time.Minute {
+	if ttl := rdb.PTTL(ctx, m.Feed.s.FeederKey()).Val(); ttl <= time.Minute {
 		t.Errorf("the renewed lease lasts %v", ttl)
 	}
 	second, _, err := m.TakeLease(ctx, "node", time.Minute)
@@ -56,7 +55,7 @@ func TestOneNodeFeedsTheMarket(t *testing.T) {
 	if err := m.RenewLease(ctx, "node", first, time.Minute); signal.CodeOf(err) != signal.CodeNotOwner {
 		t.Error("a lease that ended was renewed")
 	}
-	if err := m.ReleaseLease(ctx, "node", first); err != nil || rdb.Exists(ctx, m.s.FeederKey()).Val() == 0 {
+	if err := m.ReleaseLease(ctx, "node", first); err != nil || rdb.Exists(ctx, m.Feed.s.FeederKey()).Val() == 0 {
 		t.Errorf("a lease that ended released the next one: %v", err)
 	}
 	if err := m.ReleaseLease(ctx, "node", second); err != nil {
@@ -64,41 +63,6 @@ func TestOneNodeFeedsTheMarket(t *testing.T) {
 	}
 	if third, _, err := m.TakeLease(ctx, "other", time.Minute); third <= second || err != nil {
 		t.Errorf("after the release: epoch %d, %v", third, err)
-	}
-}
-
-// An earlier version stored only the node, and counted epochs by one. Its lease keeps other nodes
-// out until it ends. Its own node can take it over, after which the earlier epoch cannot write.
-func TestLeaseOfEarlierVersionHolds(t *testing.T) {
-	t.Parallel()
-	m, rdb, _ := newMarketBench(t)
-	ctx := t.Context()
-	rdb.Set(ctx, m.s.FeederKey(), "old", time.Minute)
-	rdb.Set(ctx, m.s.FeederEpochKey(), "41", 0)
-	if epoch, holder, err := m.TakeLease(ctx, "new", time.Minute); epoch != 0 || holder != "old" || err != nil {
-		t.Errorf("another node takes the lease: epoch %d, holder %q, %v", epoch, holder, err)
-	}
-	if err := m.Store(ctx, &marketdata.Step{Epoch: 41}); err != nil {
-		t.Errorf("the holder's epoch writes: %v", err)
-	}
-	epoch, _, err := m.TakeLease(ctx, "old", time.Minute)
-	if epoch <= 41 || err != nil {
-		t.Errorf("its own node gets epoch %d, %v", epoch, err)
-	}
-	if err := m.RenewLease(ctx, "old", epoch, time.Minute); err != nil {
-		t.Errorf("renew: %v", err)
-	}
-	if err := m.Store(ctx, &marketdata.Step{Epoch: 41}); signal.CodeOf(err) != signal.CodeNotOwner {
-		t.Errorf("the former epoch writes: %v", err)
-	}
-	if err := m.ReleaseLease(ctx, "old", epoch); err != nil || rdb.Exists(ctx, m.s.FeederKey()).Val() != 0 {
-		t.Errorf("the lease is not released: %v", err)
-	}
-	rdb.Set(ctx, m.s.FeederKey(), "old", time.Millisecond)
-	for rdb.Exists(ctx, m.s.FeederKey()).Val() == 1 { // until it has run out
-	}
-	if epoch, _, err := m.TakeLease(ctx, "new", time.Minute); epoch == 0 || err != nil {
-		t.Errorf("after the old lease: epoch %d, %v", epoch, err)
 	}
 }
 
@@ -121,9 +85,7 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 		Assets: []marketdata.Asset{asset}, Live: []marketdata.Live{live}, News: []marketdata.NewsItem{news},
 		Closed: []marketdata.AssetBar{marketBar(0, 9), marketBar(1, 10), marketBar(0, 11)}}
 	for range 2 { // the reply to the first may have been lost
-		if err := m.Store(ctx, step); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, m.Store(ctx, step))
 	}
 	state, err := m.State(ctx)
 	want := marketdata.State{Ticks: step.Ticks, Bars: step.Bars, Checkpoint: step.Checkpoint}
@@ -131,9 +93,7 @@ func TestMarketStepIsStoredAtOnce(t *testing.T) {
 	if d := cmp.Diff(want, state); d != "" || err != nil {
 		t.Errorf("state (-want +got): %v\n%s", err, d)
 	}
-	if err := m.Store(ctx, &marketdata.Step{Epoch: epoch, Ticks: step.Ticks}); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, m.Store(ctx, &marketdata.Step{Epoch: epoch, Ticks: step.Ticks}))
 	if state, err := m.State(ctx); string(state.Checkpoint) != string(step.Checkpoint) || err != nil {
 		t.Errorf("after a step without a checkpoint it is %q, %v", state.Checkpoint, err)
 	}
@@ -197,9 +157,7 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 	fill := func(reset bool, bars ...marketdata.AssetBar) {
 		t.Helper()
 		series := []marketdata.Series{{Asset: "BTC", Timeframe: signal.H1, Bars: bars, Reset: reset}}
-		if err := m.Fill(ctx, epoch, series); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, m.Fill(ctx, epoch, series))
 	}
 	series := func() []marketdata.AssetBar {
 		t.Helper()
@@ -214,13 +172,11 @@ func TestSeriesAreFilledAndKeptShort(t *testing.T) {
 		t.Errorf("filled (-want +got):\n%s", d)
 	}
 	next := marketBar(maxBars+100, 6)
-	if err := m.Store(ctx, &marketdata.Step{Epoch: epoch, Closed: []marketdata.AssetBar{next}}); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, m.Store(ctx, &marketdata.Step{Epoch: epoch, Closed: []marketdata.AssetBar{next}}))
 	if bars := series(); len(bars) != maxBars || bars[maxBars-1] != next || bars[0] != all[101] {
 		t.Errorf("%d bars after another one", len(bars))
 	}
-	if n := rdb.ZCard(ctx, m.s.BarsKey("BTC", signal.H1)).Val(); n != maxBars {
+	if n := rdb.ZCard(ctx, m.Feed.s.BarsKey("BTC", signal.H1)).Val(); n != maxBars {
 		t.Errorf("%d bars are stored after another one, want %d", n, maxBars)
 	}
 	replaced := marketBar(maxBars+99, 19)
@@ -252,9 +208,7 @@ func TestReadersAreNotifiedOfChangedAssets(t *testing.T) {
 	store := func(step marketdata.Step) {
 		t.Helper()
 		step.Epoch = epoch
-		if err := m.Store(ctx, &step); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, m.Store(ctx, &step))
 	}
 	first := marketdata.Asset{Symbol: "oil", Source: "simulated", Speed: 60}
 	second := marketdata.Asset{Symbol: "oil", Source: "stream", Speed: 1}
@@ -268,7 +222,7 @@ func TestReadersAreNotifiedOfChangedAssets(t *testing.T) {
 	if d := cmp.Diff(want, closed); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	if n := rdb.Exists(ctx, m.s.MarketAssetsKey(), m.s.MarketLiveKey()).Val(); n != 0 {
+	if n := rdb.Exists(ctx, m.Feed.s.MarketAssetsKey(), m.Feed.s.MarketLiveKey()).Val(); n != 0 {
 		t.Errorf("%d records are left of an asset that was removed", n)
 	}
 }
@@ -277,9 +231,7 @@ func TestTicksThatWereTrimmedOrLostAreNotKept(t *testing.T) {
 	t.Parallel()
 	m, _, _ := newMarketBench(t)
 	ctx := t.Context()
-	if err := m.GiveTicks(ctx, []marketdata.AssetTick{{Asset: "BTC"}, {Asset: "ETH"}}); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, m.GiveTicks(ctx, []marketdata.AssetTick{{Asset: "BTC"}, {Asset: "ETH"}}))
 	entries, _, err := m.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0)
 	if err != nil || len(entries) != 2 {
 		t.Fatalf("%d entries, %v", len(entries), err)
@@ -333,34 +285,26 @@ func TestTicksAreAppendedReadAndTrimmed(t *testing.T) {
 	for i := range 1000 {
 		id := strconv.FormatInt(old.UnixMilli()+int64(i), 10)
 		entry := &redis.XAddArgs{Stream: "other", ID: id, Values: []string{"a", "b"}}
-		if err := rdb.XAdd(ctx, entry).Err(); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, rdb.XAdd(ctx, entry).Err())
 	}
-	rdb.Rename(ctx, "other", m.s.MarketTicksKey())
-	if err := m.Trim(ctx, now, signal.Position{MS: old.UnixMilli() - 1}, now); err != nil {
-		t.Fatal(err)
-	}
-	if n := rdb.XLen(ctx, m.s.MarketTicksKey()).Val(); n != 1000 {
+	rdb.Rename(ctx, "other", m.Feed.s.MarketTicksKey())
+	storetest.Must(t, m.Trim(ctx, now, signal.Position{MS: old.UnixMilli() - 1}, now))
+	if n := rdb.XLen(ctx, m.Feed.s.MarketTicksKey()).Val(); n != 1000 {
 		t.Errorf("%d ticks are left of 1000 that are not processed", n)
 	}
-	if err := m.Trim(ctx, now, signal.Position{MS: old.UnixMilli() + 999}, now); err != nil {
-		t.Fatal(err)
-	}
-	if n := rdb.XLen(ctx, m.s.MarketTicksKey()).Val(); n > 100 { // trimming leaves a node of the stream
+	storetest.Must(t, m.Trim(ctx, now, signal.Position{MS: old.UnixMilli() + 999}, now))
+	if n := rdb.XLen(ctx, m.Feed.s.MarketTicksKey()).Val(); n > 100 { // trimming leaves a node of the stream
 		t.Errorf("%d old ticks are left", n)
 	}
 
 	for range 3 {
-		rdb.XAdd(ctx, &redis.XAddArgs{Stream: m.s.MarketBarsKey(), Values: []string{"a", "b"}})
+		rdb.XAdd(ctx, &redis.XAddArgs{Stream: m.Feed.s.MarketBarsKey(), Values: []string{"a", "b"}})
 	}
 	bars, _, err := m.ReadBars(ctx, signal.Position{}, 0)
 	if err != nil || len(bars) != 3 {
 		t.Fatalf("%d bars, %v", len(bars), err)
 	}
-	if err := m.TrimBars(ctx, bars[1].Position); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, m.TrimBars(ctx, bars[1].Position))
 	if left, _, err := m.ReadBars(ctx, signal.Position{}, 0); len(left) != 1 || left[0].Position != bars[2].Position {
 		t.Errorf("%d bars are left, %v", len(left), err)
 	}
@@ -373,37 +317,31 @@ func TestTrimmingKeepsStreamsThatBeginAgain(t *testing.T) {
 	ctx, now := t.Context(), time.Now()
 	processed := signal.Position{MS: now.UnixMilli()}
 	for key, trim := range map[string]func() error{
-		m.s.MarketTicksKey(): func() error { return m.Trim(ctx, now, processed, now) },
-		m.s.MarketBarsKey():  func() error { return m.TrimBars(ctx, processed) },
+		m.Feed.s.MarketTicksKey(): func() error { return m.Trim(ctx, now, processed, now) },
+		m.Feed.s.MarketBarsKey():  func() error { return m.TrimBars(ctx, processed) },
 	} {
 		const count = 1000 // several nodes of the stream
 		write := func(first int64) {
 			t.Helper()
 			for i := range int64(count) {
 				entry := &redis.XAddArgs{Stream: key, ID: strconv.FormatInt(first+i, 10), Values: []string{"a", "b"}}
-				if err := rdb.XAdd(ctx, entry).Err(); err != nil {
-					t.Fatal(err)
-				}
+				storetest.Must(t, rdb.XAdd(ctx, entry).Err())
 			}
 		}
 		write(1)
-		if err := trim(); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, trim())
 		if n := rdb.XLen(ctx, key).Val(); n != count {
 			t.Errorf("%d entries of %s are left, want %d, which are not read yet", n, key, count)
 		}
 		write(processed.MS)
-		if err := trim(); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, trim())
 		if n := rdb.XLen(ctx, key).Val(); n >= 2*count-100 {
 			t.Errorf("%d entries of %s are left after all are read", n, key)
 		}
 	}
 }
 
-// A round is read as its ticks, between ticks that have an entry each, and bit for bit as they were written.
+// A round is read as its ticks, bit for bit as they were written.
 func TestRoundsAreReadAsTheirTicks(t *testing.T) {
 	t.Parallel()
 	m, rdb, epoch := newMarketBench(t)
@@ -424,19 +362,18 @@ func TestRoundsAreReadAsTheirTicks(t *testing.T) {
 	}
 	single := []marketdata.AssetTick{tick("BTC", "simulated", 67000.5, 1, at+100, 0)}
 	for _, err := range []error{
-		m.AppendRound(ctx, epoch, nil), m.AppendRound(ctx, epoch, round), m.AppendTicks(ctx, epoch, single),
-		m.AppendRound(ctx, epoch, single),
+		m.AppendRound(ctx, epoch, nil), m.AppendRound(ctx, epoch, round), m.AppendRound(ctx, epoch, single),
 	} {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	rdb.XAdd(ctx, &redis.XAddArgs{Stream: m.s.MarketOwnTicksKey(), Values: []string{"r", "damaged"}})
-	if n := rdb.XLen(ctx, m.s.MarketOwnTicksKey()).Val(); n != 4 {
-		t.Errorf("%d entries, want 4", n)
+	rdb.XAdd(ctx, &redis.XAddArgs{Stream: m.Feed.s.MarketOwnTicksKey(), Values: []string{"r", "damaged"}})
+	if n := rdb.XLen(ctx, m.Feed.s.MarketOwnTicksKey()).Val(); n != 3 {
+		t.Errorf("%d entries, want 3", n)
 	}
 	entries := ownTicks(t, m, signal.Position{})
-	if len(entries) != len(round)+3 {
+	if len(entries) != len(round)+2 {
 		t.Fatalf("%d entries", len(entries))
 	}
 	for i := range round {
@@ -445,17 +382,17 @@ func TestRoundsAreReadAsTheirTicks(t *testing.T) {
 		}
 	}
 	rest := entries[len(round):]
-	if rest[0].Fields["price"] != "67000.5" || rest[1].Tick == nil || *rest[1].Tick != single[0] || rest[2].Tick != nil {
+	if rest[0].Tick == nil || *rest[0].Tick != single[0] || rest[1].Tick != nil {
 		t.Errorf("after the round: %+v", rest)
 	}
-	if rest := ownTicks(t, m, entries[0].Position); len(rest) != 3 {
+	if rest := ownTicks(t, m, entries[0].Position); len(rest) != 2 {
 		t.Errorf("%d entries after the round", len(rest))
 	}
 	err := m.AppendRound(ctx, epoch+1, round)
 	storetest.WantKind(t, "a round of another feeder", err, signal.KindConflict)
 
 	// One that names "r" in the stream of others is no round.
-	rdb.XAdd(ctx, &redis.XAddArgs{Stream: m.s.MarketTicksKey(), Values: []any{"r", packRound(round)}})
+	rdb.XAdd(ctx, &redis.XAddArgs{Stream: m.Feed.s.MarketTicksKey(), Values: []any{"r", packRound(round)}})
 	given, _, err := m.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0)
 	if len(given) != 1 || given[0].Tick != nil || err != nil {
 		t.Errorf("a round from outside is read as %+v, %v", given, err)
@@ -486,25 +423,23 @@ func TestReadsOfRoundsAreBounded(t *testing.T) {
 	m, _, epoch := newMarketBench(t)
 	ctx := t.Context()
 	written := int64(0) // ticks; each has its number as its time
-	write := func(entries, size int, appendTicks func(context.Context, int64, []marketdata.AssetTick) error) {
-		for range entries {
+	write := func(rounds, size int) {
+		for range rounds {
 			ticks := make([]marketdata.AssetTick, size)
 			for i := range ticks {
 				written++
 				ticks[i] = marketdata.AssetTick{Asset: "A" + strconv.Itoa(i), Source: "simulated",
 					Tick: marketdata.Tick{Price: 1 + float64(i)/100, Time: written}}
 			}
-			if err := appendTicks(ctx, epoch, ticks); err != nil {
-				t.Fatal(err)
-			}
+			storetest.Must(t, m.AppendRound(ctx, epoch, ticks))
 		}
 	}
-	write(50, 400, m.AppendRound)  // of hundreds of assets
-	write(500, 17, m.AppendRound)  // of the simulated market
-	write(3, 1000, m.AppendTicks)  // by a node of an earlier build
-	write(3, 5000, m.AppendRound)  // larger than the feeder writes
-	write(60, 1000, m.AppendRound) // after a takeover
-	write(1, 100, m.AppendTicks)
+	write(50, 400)  // of hundreds of assets
+	write(500, 17)  // of the simulated market
+	write(3000, 1)  // of one asset
+	write(3, 5000)  // larger than the feeder writes
+	write(60, 1000) // after a takeover
+	write(100, 1)
 	var after signal.Position
 	number, reads, largest := int64(0), 0, 0
 	for more := true; more; reads++ {
@@ -516,8 +451,7 @@ func TestReadsOfRoundsAreBounded(t *testing.T) {
 		largest = max(largest, len(ticks))
 		for i := range ticks {
 			number++
-			at := strconv.FormatInt(number, 10)
-			if e := &ticks[i]; e.Tick != nil && e.Tick.Time != number || e.Tick == nil && e.Fields["time"] != at {
+			if e := &ticks[i]; e.Tick == nil || e.Tick.Time != number {
 				t.Fatalf("tick %d is %+v", number, e)
 			}
 			after = ticks[i].Position
@@ -533,15 +467,15 @@ func TestReadsOfRoundsAreBounded(t *testing.T) {
 		t.Errorf("%d reads of %d ticks, want %d at most", reads, written, most)
 	}
 
-	// After single ticks a read asks for more rounds than it may return, and reads the others again.
-	write(3, 1000, m.AppendTicks)
+	// After small rounds a read asks for more rounds than it may return, and reads the others again.
+	write(3000, 1)
 	ownTicks(t, m, after)
 	after, _ = m.TicksEnd(ctx, marketdata.OwnTicks)
 	before := written
-	write(20, 1000, m.AppendRound)
+	write(20, 1000)
 	ticks, more, err := m.ReadTicks(ctx, marketdata.OwnTicks, after, 0)
 	if len(ticks) != readMax || !more || err != nil {
-		t.Errorf("%d ticks of rounds after single ones, more: %v, %v", len(ticks), more, err)
+		t.Errorf("%d ticks of rounds after small ones, more: %v, %v", len(ticks), more, err)
 	}
 	if n := int64(len(ownTicks(t, m, after))); n != written-before {
 		t.Errorf("%d ticks of these rounds were read, want %d", n, written-before)
@@ -563,7 +497,7 @@ func TestReadsReportWhetherThereIsMore(t *testing.T) {
 		if i == 5 {
 			item = []byte("damaged")
 		}
-		p.XAdd(ctx, &redis.XAddArgs{Stream: m.s.MarketNewsKey(), Values: []any{"d", item}})
+		p.XAdd(ctx, &redis.XAddArgs{Stream: m.Feed.s.MarketNewsKey(), Values: []any{"d", item}})
 	}
 	if _, err := p.Exec(ctx); err != nil {
 		t.Fatal(err)
@@ -578,9 +512,7 @@ func TestReadsReportWhetherThereIsMore(t *testing.T) {
 
 	m.rounds.Store(1) // as after a read of such rounds
 	round := make([]marketdata.AssetTick, readMax)
-	if err := m.AppendRound(ctx, epoch, round); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, m.AppendRound(ctx, epoch, round))
 	ticks, more, err := m.ReadTicks(ctx, marketdata.OwnTicks, signal.Position{}, 0)
 	if len(ticks) != readMax || more || err != nil {
 		t.Errorf("a round of %d ticks is read as %d, more: %v, %v", readMax, len(ticks), more, err)
@@ -658,7 +590,6 @@ func TestMarketWithoutRedis(t *testing.T) {
 		"Store":        func() error { return m.Store(ctx, &marketdata.Step{}) },
 		"Fill":         func() error { return m.Fill(ctx, 1, series) },
 		"AppendRound":  func() error { return m.AppendRound(ctx, 1, []marketdata.AssetTick{{Asset: "BTC"}}) },
-		"AppendTicks":  func() error { return m.AppendTicks(ctx, 1, []marketdata.AssetTick{{Asset: "BTC"}}) },
 		"Trim":         func() error { return m.Trim(ctx, time.Now(), signal.Position{}, time.Now()) },
 		"TrimBars":     func() error { return m.TrimBars(ctx, signal.Position{}) },
 		"EachRecent": func() error {
@@ -707,13 +638,11 @@ func TestEndBlocking(t *testing.T) {
 			}
 		}
 	}()
-	if err := m.s.EndBlocking(); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, m.Feed.s.EndBlocking())
 	if err := <-ended; !errors.Is(err, redis.ErrClosed) && !errors.Is(err, net.ErrClosed) {
 		t.Errorf("a read that waited ended with %v", err)
 	}
-	if err := m.s.SyncClock(t.Context()); err != nil {
+	if err := m.Feed.s.SyncClock(t.Context()); err != nil {
 		t.Errorf("after it: %v", err)
 	}
 }
@@ -722,10 +651,8 @@ func TestEndBlocking(t *testing.T) {
 func TestFeederEpochIsNewAfterDataLoss(t *testing.T) {
 	t.Parallel()
 	m, rdb, first := newMarketBench(t)
-	if err := rdb.Set(t.Context(), m.s.FeederEpochKey(), first-1, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
-	rdb.Del(t.Context(), m.s.FeederKey())
+	storetest.Must(t, rdb.Set(t.Context(), m.Feed.s.FeederEpochKey(), first-1, 0).Err())
+	rdb.Del(t.Context(), m.Feed.s.FeederKey())
 	redistest.Eventually(t, func() bool { return rdb.Time(t.Context()).Val().UnixMilli() > first })
 	second, _, err := m.TakeLease(t.Context(), "other", time.Minute)
 	if err != nil || second <= first {
@@ -740,10 +667,20 @@ func TestFeederEpochsAscendWithSlowClock(t *testing.T) {
 	t.Parallel()
 	m, rdb, _ := newMarketBench(t)
 	ahead := time.Now().Add(time.Hour).UnixMilli()
-	rdb.Set(t.Context(), m.s.FeederEpochKey(), ahead, 0)
+	rdb.Set(t.Context(), m.Feed.s.FeederEpochKey(), ahead, 0)
 	for i := range int64(2) {
 		if epoch, _, err := m.TakeLease(t.Context(), "node", time.Minute); epoch != ahead+1+i || err != nil {
 			t.Errorf("the feeder's epoch is %d, %v; want %d", epoch, err, ahead+1+i)
 		}
 	}
 }
+
+func TestStoreInProcess(t *testing.T) {
+	t.Parallel()
+	redistest.RunInProcess(t, 10, map[string][]string{
+		"it stops the server": {"TestMarketWithoutRedis"},
+		"XINFO of the store in the process has no first entry": {"TestTicksThatWereTrimmedOrLostAreNotKept"},
+	})
+}
+
+func TestMain(m *testing.M) { storetest.Main(m) }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -14,8 +15,15 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
+// Streams are the streams of prices, closed bars and news.
+type Streams struct {
+	s *redisclient.Client
+	// rounds is how many entries of the feeder's stream have readMax ticks, by the last read; 0 before the first.
+	rounds atomic.Int64
+}
+
 // ticksKey returns the key of a stream of ticks.
-func (m *Store) ticksKey(stream marketdata.TickStream) string {
+func (m *Streams) ticksKey(stream marketdata.TickStream) string {
 	if stream == marketdata.OwnTicks {
 		return m.s.MarketOwnTicksKey()
 	}
@@ -25,7 +33,7 @@ func (m *Store) ticksKey(stream marketdata.TickStream) string {
 // ReadTicks returns the first readMax ticks of a stream after a position, oldest first: an entry each, and
 // all of the last round that has some of them. more reports that there may be more at once. It waits for the
 // first one up to block, at most a second. The error may be marketdata.ErrRestarted.
-func (m *Store) ReadTicks(
+func (m *Streams) ReadTicks(
 	ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration,
 ) (ticks []marketdata.Entry, more bool, err error) {
 	if stream == marketdata.GivenTicks {
@@ -64,13 +72,13 @@ func unpackRounds(entries []marketdata.Entry) (ticks []marketdata.Entry, read in
 }
 
 // ReadBars returns the entries of market:bars after a position, as ReadTicks does.
-func (m *Store) ReadBars(ctx context.Context, after signal.Position, block time.Duration) (
+func (m *Streams) ReadBars(ctx context.Context, after signal.Position, block time.Duration) (
 	bars []marketdata.Entry, more bool, err error,
 ) {
 	return m.readInput(ctx, m.s.MarketBarsKey(), readMax, after, block)
 }
 
-func (m *Store) readInput(ctx context.Context, stream string, count int64, after signal.Position, block time.Duration) (
+func (m *Streams) readInput(ctx context.Context, stream string, count int64, after signal.Position, block time.Duration) (
 	entries []marketdata.Entry, more bool, err error,
 ) {
 	streams, more, err := m.read(ctx, count, block, stream, after.String())
@@ -92,7 +100,7 @@ func (m *Store) readInput(ctx context.Context, stream string, count int64, after
 
 // read is XREAD with a count. streams are the keys, followed by the positions. more reports that there may be more at
 // once. Where nothing is read it returns marketdata.ErrRestarted for a stream that will not reach its position.
-func (m *Store) read(ctx context.Context, count int64, block time.Duration, streams ...string) (
+func (m *Streams) read(ctx context.Context, count int64, block time.Duration, streams ...string) (
 	result []redis.XStream, more bool, err error,
 ) {
 	if block = min(block, redisclient.BlockTimeout); block <= 0 {
@@ -118,7 +126,7 @@ func (m *Store) read(ctx context.Context, count int64, block time.Duration, stre
 }
 
 // TicksEnd returns the position of the newest entry of a stream of ticks.
-func (m *Store) TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error) {
+func (m *Streams) TicksEnd(ctx context.Context, stream marketdata.TickStream) (signal.Position, error) {
 	last, err := m.s.RDB.XRevRangeN(ctx, m.ticksKey(stream), "+", "-", 1).Result()
 	if err != nil {
 		return signal.Position{}, redisclient.Failed(err, "find end of ticks")
@@ -128,7 +136,7 @@ func (m *Store) TicksEnd(ctx context.Context, stream marketdata.TickStream) (sig
 
 // TicksKept reports whether a stream of ticks still has all entries after a position that was
 // read from it. If that is uncertain it returns false.
-func (m *Store) TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error) {
+func (m *Streams) TicksKept(ctx context.Context, stream marketdata.TickStream, after signal.Position) (bool, error) {
 	info, err := m.s.ReadInfo(ctx, m.ticksKey(stream))
 	if err != nil {
 		return false, redisclient.Unavailable(err)
@@ -149,7 +157,7 @@ func endOf(last []redis.XMessage) signal.Position {
 }
 
 // FollowEnd returns the positions of the newest entries that Follow reads, and the number of the last closed bar.
-func (m *Store) FollowEnd(ctx context.Context) (closed, news signal.Position, count int64, err error) {
+func (m *Streams) FollowEnd(ctx context.Context) (closed, news signal.Position, count int64, err error) {
 	p := m.s.RDB.TxPipeline()
 	lastClosed := p.XRevRangeN(ctx, m.s.MarketClosedKey(), "+", "-", 1)
 	lastNews := p.XRevRangeN(ctx, m.s.MarketNewsKey(), "+", "-", 1)
@@ -164,7 +172,7 @@ func (m *Store) FollowEnd(ctx context.Context) (closed, news signal.Position, co
 // Follow returns the closed bars and the news after the two positions, oldest first, and the
 // positions of the last of each. more reports that there may be more at once. It waits for the first one up to
 // block, at most a second. The error may be marketdata.ErrRestarted.
-func (m *Store) Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
+func (m *Streams) Follow(ctx context.Context, closedAfter, newsAfter signal.Position, block time.Duration) (
 	closed []marketdata.ClosedBar, news []marketdata.NewsItem, closedTo, newsTo signal.Position, more bool, err error,
 ) {
 	closedTo, newsTo = closedAfter, newsAfter
@@ -209,4 +217,33 @@ func closedBar(values map[string]any) marketdata.ClosedBar {
 	c.Bar.Asset, c.Bar.Timeframe = asset, signal.Timeframe(tf)
 	c.Count, _ = strconv.ParseInt(count, 10, 64)
 	return c
+}
+
+// AppendRound writes ticks of the feeder's sources in order as one entry. KindConflict: another feeder took over, and nothing was written.
+func (m *Streams) AppendRound(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
+	if len(ticks) == 0 {
+		return nil
+	}
+	keys := []string{m.s.FeederEpochKey(), m.s.MarketOwnTicksKey()}
+	stored, err := roundScript.Run(ctx, m.s.RDB, keys, epoch, packRound(ticks)).Int64()
+	if err != nil {
+		return redisclient.Failed(err, "append round of ticks")
+	}
+	if stored == 0 {
+		return errNotFeeder
+	}
+	return nil
+}
+
+// GiveTicks writes ticks to market:ticks, which is open to every source of prices.
+func (m *Streams) GiveTicks(ctx context.Context, ticks []marketdata.AssetTick) error {
+	if len(ticks) == 0 {
+		return nil
+	}
+	p := m.s.RDB.Pipeline()
+	for _, t := range ticks {
+		p.XAdd(ctx, &redis.XAddArgs{Stream: m.s.MarketTicksKey(),
+			Values: []any{"asset", t.Asset, "price", decimal(t.Price), "volume", decimal(t.Volume), "time", t.Time}})
+	}
+	return redisclient.Failed(redisclient.Execute(ctx, p), "give ticks")
 }

@@ -24,10 +24,13 @@ const (
 // wantRefusedShare is the reason to refuse an account that has its share of the assets.
 const wantRefusedShare = "share"
 
+// Wants are the assets that are asked for and used, and what sources list.
+type Wants struct{ s *redisclient.Client }
+
 // Want asks the feeder for an asset without a record, on behalf of an account; an empty account
 // has no limit. refused is why there will be no record, if that is known. KindUnavailable: too
 // many assets wait, or Redis is not available.
-func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error) {
+func (m *Wants) Want(ctx context.Context, account signal.AccountID, symbol string) (refused string, err error) {
 	p := m.s.RDB.Pipeline()
 	known := p.Get(ctx, m.s.MarketRefusedKey(symbol))
 	waiting := p.HExists(ctx, m.s.MarketWantedKey(), symbol)
@@ -64,7 +67,7 @@ func (m *Store) Want(ctx context.Context, account signal.AccountID, symbol strin
 }
 
 // Wanted returns the symbols that wait to be settled, in alphabetical order.
-func (m *Store) Wanted(ctx context.Context) ([]string, error) {
+func (m *Wants) Wanted(ctx context.Context) ([]string, error) {
 	symbols, err := m.s.RDB.HKeys(ctx, m.s.MarketWantedKey()).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read wanted assets")
@@ -74,7 +77,7 @@ func (m *Store) Wanted(ctx context.Context) ([]string, error) {
 }
 
 // NoteUse records that assets are needed at a time.
-func (m *Store) NoteUse(ctx context.Context, symbols []string, at time.Time) error {
+func (m *Wants) NoteUse(ctx context.Context, symbols []string, at time.Time) error {
 	members := make([]redis.Z, len(symbols))
 	for i, symbol := range symbols {
 		members[i] = redis.Z{Score: float64(at.UnixMilli()), Member: symbol}
@@ -84,7 +87,7 @@ func (m *Store) NoteUse(ctx context.Context, symbols []string, at time.Time) err
 }
 
 // Uses returns when assets were last needed.
-func (m *Store) Uses(ctx context.Context) (map[string]time.Time, error) {
+func (m *Wants) Uses(ctx context.Context) (map[string]time.Time, error) {
 	list, err := m.s.RDB.ZRangeWithScores(ctx, m.s.MarketUsedKey(), 0, -1).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read use of assets")
@@ -98,7 +101,7 @@ func (m *Store) Uses(ctx context.Context) (map[string]time.Time, error) {
 }
 
 // ForgetUse drops the record of the use of an asset that is no longer kept.
-func (m *Store) ForgetUse(ctx context.Context, symbol string) error {
+func (m *Wants) ForgetUse(ctx context.Context, symbol string) error {
 	p := m.s.RDB.Pipeline()
 	p.ZRem(ctx, m.s.MarketUsedKey(), symbol)
 	p.HDel(ctx, m.s.MarketKeptForKey(), symbol)
@@ -107,7 +110,7 @@ func (m *Store) ForgetUse(ctx context.Context, symbol string) error {
 
 // Settle ends the wait for an asset. Unless refused is empty, it is kept for the time remember as
 // the reason why there is no record. KindConflict: another feeder took over.
-func (m *Store) Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error {
+func (m *Wants) Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error {
 	keys := []string{
 		m.s.FeederEpochKey(), m.s.MarketWantedKey(), m.s.MarketRefusedKey(symbol),
 		m.s.MarketKeptForKey(),
@@ -124,13 +127,13 @@ func (m *Store) Settle(ctx context.Context, epoch int64, symbol, refused string,
 
 // StoreListing keeps a source's own names of the assets that it lists for a time. It needs no
 // epoch, since the listing of a former feeder is as good.
-func (m *Store) StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error {
+func (m *Wants) StoreListing(ctx context.Context, source string, symbols []string, keep time.Duration) error {
 	err := m.s.RDB.Set(ctx, m.s.MarketListingKey(source), packListing(symbols), keep).Err()
 	return redisclient.Failed(err, "store listing")
 }
 
 // Listings returns the listings of the given sources that are known.
-func (m *Store) Listings(ctx context.Context, sources []string) (map[string][]string, error) {
+func (m *Wants) Listings(ctx context.Context, sources []string) (map[string][]string, error) {
 	p := m.s.RDB.Pipeline()
 	results := make([]*redis.StringCmd, len(sources))
 	for i, source := range sources {

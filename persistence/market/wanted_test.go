@@ -10,6 +10,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 func TestAssetIsWantedUntilSettled(t *testing.T) {
@@ -43,7 +44,7 @@ func TestAssetIsWantedUntilSettled(t *testing.T) {
 		t.Errorf("%q, %v", refused, err)
 	}
 	wanted() // a refused asset does not wait
-	if d := rdb.PTTL(ctx, m.s.MarketRefusedKey("ETH")).Val(); d <= 0 || d > time.Minute {
+	if d := rdb.PTTL(ctx, m.Feed.s.MarketRefusedKey("ETH")).Val(); d <= 0 || d > time.Minute {
 		t.Errorf("the refusal is kept for %s", d)
 	}
 	if err := m.Settle(ctx, epoch, "ETH", "", 0); err != nil {
@@ -53,7 +54,7 @@ func TestAssetIsWantedUntilSettled(t *testing.T) {
 		t.Errorf("still refused: %s", refused)
 	}
 	for i := range maxWanted {
-		rdb.HSet(ctx, m.s.MarketWantedKey(), strconv.Itoa(i), "")
+		rdb.HSet(ctx, m.Feed.s.MarketWantedKey(), strconv.Itoa(i), "")
 	}
 	if _, err := m.Want(ctx, "", "ONE-MORE"); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("one too many: %v", err)
@@ -68,12 +69,10 @@ func TestTickReportsGapBefore(t *testing.T) {
 	tick := marketdata.AssetTick{Asset: "BTC", Source: "binance", Tick: price}
 	missing := tick
 	missing.Missed = 1_795_253_400_000
-	if err := m.AppendTicks(ctx, epoch-1, []marketdata.AssetTick{tick}); signal.KindOf(err) != signal.KindConflict {
+	if err := m.AppendRound(ctx, epoch-1, []marketdata.AssetTick{tick}); signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("a former feeder writes ticks: %v", err)
 	}
-	if err := m.AppendTicks(ctx, epoch, []marketdata.AssetTick{tick, missing}); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, m.AppendRound(ctx, epoch, []marketdata.AssetTick{tick, missing}))
 	if given, _, err := m.ReadTicks(ctx, marketdata.GivenTicks, signal.Position{}, 0); len(given) != 0 || err != nil {
 		t.Errorf("they are in the stream of clients: %v, %v", given, err)
 	}
@@ -81,14 +80,8 @@ func TestTickReportsGapBefore(t *testing.T) {
 	if len(entries) != 2 {
 		t.Fatalf("%d entries", len(entries))
 	}
-	want := map[string]string{
-		"asset": "BTC", "source": "binance", "price": "1", "volume": "2.5", "time": "1795253400123",
-	}
-	if d := cmp.Diff(want, entries[0].Fields); d != "" {
-		t.Errorf("a tick (-want +got):\n%s", d)
-	}
-	if _, there := entries[0].Fields["missed"]; there || entries[1].Fields["missed"] != "1795253400000" {
-		t.Errorf("%v, %v", entries[0].Fields, entries[1].Fields)
+	if entries[0].Tick == nil || *entries[0].Tick != tick || entries[1].Tick == nil || *entries[1].Tick != missing {
+		t.Errorf("%+v, %+v", entries[0].Tick, entries[1].Tick)
 	}
 }
 
@@ -111,9 +104,7 @@ func TestAccountAssetLimit(t *testing.T) {
 		t.Errorf("one that waits already: %q, %v", refused, err)
 	}
 	for i := range maxKeptFor {
-		if err := m.Settle(ctx, epoch, "A"+strconv.Itoa(i), "", 0); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, m.Settle(ctx, epoch, "A"+strconv.Itoa(i), "", 0))
 	}
 	if refused, err := want("acc_1", "MORE"); refused != "share" || err != nil {
 		t.Errorf("beyond the share: %q, %v", refused, err)
@@ -127,15 +118,11 @@ func TestAccountAssetLimit(t *testing.T) {
 	if refused, err := want("acc_2", "A7"); refused != "" || err != nil {
 		t.Errorf("another account asks for an asset: %q, %v", refused, err)
 	}
-	if err := m.Settle(ctx, epoch, "A7", "", 0); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, m.Settle(ctx, epoch, "A7", "", 0))
 	if refused, err := want("acc_1", "YET"); refused != "share" || err != nil {
 		t.Errorf("beyond the share, after another account has asked for the same: %q, %v", refused, err)
 	}
-	if err := m.ForgetUse(ctx, "A7"); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, m.ForgetUse(ctx, "A7"))
 	if refused, err := want("acc_1", "LAST"); refused != "" || err != nil {
 		t.Errorf("with a place free again: %q, %v", refused, err)
 	}
@@ -150,13 +137,9 @@ func TestAssetUseIsRecorded(t *testing.T) {
 		at      time.Time
 		symbols []string
 	}{{late, []string{"BTC"}}, {early, []string{"BTC", "ETH", "SOL"}}} { // nodes are not in step
-		if err := m.NoteUse(ctx, note.symbols, note.at); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, m.NoteUse(ctx, note.symbols, note.at))
 	}
-	if err := m.ForgetUse(ctx, "SOL"); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, m.ForgetUse(ctx, "SOL"))
 	uses, err := m.Uses(ctx)
 	if d := cmp.Diff(map[string]time.Time{"BTC": late, "ETH": early}, uses); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
@@ -167,14 +150,12 @@ func TestListingsAreKept(t *testing.T) {
 	t.Parallel()
 	m, rdb, _ := newMarketBench(t)
 	ctx := t.Context()
-	if err := m.StoreListing(ctx, "binance", []string{"BTCUSDT", "ETHUSDT"}, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, m.StoreListing(ctx, "binance", []string{"BTCUSDT", "ETHUSDT"}, time.Hour))
 	got, err := m.Listings(ctx, []string{"coinbase", "binance"})
 	if d := cmp.Diff(map[string][]string{"binance": {"BTCUSDT", "ETHUSDT"}}, got); d != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	if left := rdb.PTTL(ctx, m.s.MarketListingKey("binance")).Val(); left <= 0 || left > time.Hour {
+	if left := rdb.PTTL(ctx, m.Feed.s.MarketListingKey("binance")).Val(); left <= 0 || left > time.Hour {
 		t.Errorf("the listing is kept for %v", left)
 	}
 }

@@ -41,9 +41,7 @@ func outcomesOf(asset string, from, to int) (list []marketdata.AssetOutcome) {
 func appendAll(tb testing.TB, o *Store, tf signal.Timeframe, list []marketdata.AssetOutcome) {
 	tb.Helper()
 	for batch := range slices.Chunk(list, MaxBatch) {
-		if err := o.Append(tb.Context(), tf, batch); err != nil {
-			tb.Fatal(err)
-		}
+		storetest.Must(tb, o.Append(tb.Context(), tf, batch))
 	}
 }
 
@@ -227,10 +225,17 @@ func TestOutcomesThatBeginAgain(t *testing.T) {
 		t.Errorf("of a stream that does not exist: %v", err)
 	}
 	// A stream that a consumer has made has nothing to read yet.
-	if err := o.s.RDB.XGroupCreateMkStream(t.Context(), o.s.MarketOutcomesKey(signal.D1), "readers", "$").Err(); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, o.s.RDB.XGroupCreateMkStream(t.Context(), o.s.MarketOutcomesKey(signal.D1), "readers", "$").Err())
 	if _, _, err := o.Follow(t.Context(), beyond, 0); err != nil {
 		t.Errorf("of an empty stream: %v", err)
 	}
 }
+
+func TestTheStoreInsideAProcess(t *testing.T) {
+	t.Parallel()
+	redistest.RunInProcess(t, 4, map[string][]string{
+		"it is too slow for as much": {"TestOldOutcomesAreTrimmed"},
+	})
+}
+
+func TestMain(m *testing.M) { storetest.Main(m) }

@@ -8,16 +8,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"strconv"
+	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
-	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
 // Limits of the connections to Redis.
@@ -46,9 +45,8 @@ type Options struct {
 	URL string
 	// CAFile has the certificates, in PEM, of the authorities to trust; empty: the system's.
 	CAFile string
-	// Partitions is 1 to MaxPartitions; 0 means 16. EvenSlots is Installation.Even. Installed sets both.
+	// Partitions is 1 to MaxPartitions; 0 means NewPartitions. Installed sets it.
 	Partitions int
-	EvenSlots  bool
 	// InstallationID distinguishes the installation from all others. Installed sets it; empty: the
 	// client does not compare it.
 	InstallationID string
@@ -69,6 +67,7 @@ type Options struct {
 // Client is the connection to Redis, or to a Redis Cluster, that all records share.
 type Client struct {
 	Keys // the names of the installation's keys
+	*Clock
 
 	// RDB is for commands. It never retries: after a lost reply it is unknown whether a
 	// command took effect. The log retries its batches, which are idempotent.
@@ -77,31 +76,25 @@ type Client struct {
 	Blocking    redis.UniversalClient
 	endBlocking func() error // closes Blocking, once
 
+	Servers      *Servers
+	Replicas     *Replicas
+	Durable      *Durable
+	Reads        *Reads
+	Readiness    *Readiness
+	Installation *Installation
+
 	// Nonce distinguishes this client, and so its process, from all others that were or will be
 	// the same node.
-	Nonce string
-
-	node         string
-	partitions   int
-	installation string // Options.InstallationID
-	WaitReplicas int
-	accept       bool          // Options.AcceptWithoutReplicas
-	failsOver    bool          // Options.URL is that of sentinels or a cluster
-	replicasIn   time.Duration // how long Redis waits for them
-	outages      outages
-	reads        reads
-	Log          *slog.Logger
-	Metrics      *Metrics
-	clock        atomic.Pointer[clock] // nil until it is synchronized
-	readiness    readiness
+	Nonce   string
+	node    string
+	Log     *slog.Logger
+	Metrics *Metrics
 }
 
-// NewClient prepares the connection. It does not wait for Redis: see Ready. It fails
+// NewClient prepares the connection. It does not wait for Redis: see Readiness. It fails
 // if an option is not valid.
 func NewClient(o Options) (*Client, error) {
-	if o.Partitions == 0 {
-		o.Partitions = 16
-	}
+	o.Partitions = cmp.Or(o.Partitions, NewPartitions)
 	if o.Partitions < 1 || o.Partitions > MaxPartitions {
 		return nil, errPartitions(o.Partitions)
 	}
@@ -124,29 +117,19 @@ func NewClient(o Options) (*Client, error) {
 	base.DisableIdentity = true // the command is newer than Redis 7.0
 	base.PoolSize, base.PipelinePoolSize = commandConns, pipelineConns
 	SetLogger(o.Log)
-	c := &Client{
-		Nonce:        rand.Text(),
-		node:         o.Node,
-		partitions:   o.Partitions,
-		installation: o.InstallationID,
-		WaitReplicas: o.WaitReplicas,
-		accept:       o.AcceptWithoutReplicas,
-		failsOver:    FailsOver(o.URL),
-		replicasIn:   o.Timeout / 2,
-		Log:          o.Log,
-		Metrics:      o.Metrics,
-	}
-	c.Keys = Installation{o.Partitions, o.EvenSlots}.Keys()
-	c.outages = outages{log: o.Log, metrics: o.Metrics, ended: map[string]chan struct{}{}}
-	c.outages.probe = func(ctx context.Context, confirm string) error {
-		return c.Guarded(func() error { return c.Confirm(ctx, confirm, func(redis.Pipeliner) {}) })
-	}
-	c.reads.last = map[string]*sharedWait{}
-	c.RDB = dial(base)
+	c := &Client{Keys: NewKeys(o.Partitions), RDB: dial(base), Nonce: rand.Text(), node: o.Node, Log: o.Log, Metrics: o.Metrics}
 	blocking := *base
 	blocking.PoolSize, blocking.PipelinePoolSize = o.Partitions+blockingConns, -1 // no pipelines
 	c.Blocking = dial(&blocking)
 	c.endBlocking = sync.OnceValue(c.Blocking.Close)
+	c.Clock = &Clock{rdb: c.RDB}
+	c.Servers = &Servers{rdb: c.RDB, failsOver: FailsOver(o.URL), waitReplicas: o.WaitReplicas}
+	c.Replicas = newReplicas(c.Servers, o)
+	c.Durable = &Durable{rdb: c.RDB, replicas: c.Replicas}
+	c.Reads = &Reads{keys: c.Keys, servers: c.Servers, replicas: c.Replicas, waits: sharedWaits{last: map[string]*sharedWait{}}}
+	c.Readiness = &Readiness{keys: c.Keys, servers: c.Servers, replicas: c.Replicas, log: o.Log}
+	c.Installation = &Installation{rdb: c.RDB, keys: c.Keys, servers: c.Servers, reads: c.Reads, nonce: c.Nonce,
+		id: o.InstallationID}
 	if o.Metrics != nil {
 		c.RDB.AddHook(o.Metrics)
 		c.Blocking.AddHook(o.Metrics)
@@ -216,11 +199,11 @@ func (sentOnce) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// Close ends the connections, and waits for probes of Ready and for replicas, which fail without
+// Close ends the connections, and waits for probes of Readiness and for replicas, which fail without
 // them.
 func (c *Client) Close() error {
 	ctx := context.Background()
-	return errors.Join(c.RDB.Close(), c.EndBlocking(), c.readiness.probes.Close(ctx), c.outages.probes.Close(ctx))
+	return errors.Join(c.RDB.Close(), c.EndBlocking(), c.Readiness.shared.tasks.Close(ctx), c.Replicas.outages.probes.Close(ctx))
 }
 
 // Process returns "NODE NONCE", or "" if the process is no node.
@@ -235,95 +218,53 @@ func (c *Client) Process() string {
 // of its context does not end a read that waits.
 func (c *Client) EndBlocking() error { return c.endBlocking() }
 
-// Partitions returns the number of partitions.
-func (c *Client) Partitions() int { return c.partitions }
+// EraseChunk is how many records one step of erasing reads at most.
+const EraseChunk = 1000
 
-// Partition returns the partition of account, 0 to Partitions()-1.
-func (c *Client) Partition(account signal.AccountID) int {
-	return PartitionOf(account, c.partitions)
-}
-
-// clock is the time of Redis' clock at a local time. Since then the monotonic clock counts, so that the time
-// stays right when the local clock is set.
-type clock struct{ redis, local time.Time }
-
-// Now returns the time of Redis' clock, which all nodes share, as SyncClock last measured it.
-func (c *Client) Now() time.Time {
-	k := c.clock.Load()
-	if k == nil {
-		return time.Now().UTC()
-	}
-	return k.redis.Add(time.Since(k.local)).UTC()
-}
-
-const (
-	// clockTries is how often readClock reads the time at most, clockGood the round trip that
-	// is quick enough.
-	clockTries = 5
-	clockGood  = time.Millisecond
-)
-
-// SyncClock reads Redis' clock. A reading is off by up to half of the round trip, which may be long while the
-// process starts or the machine is busy, so the quickest of several counts.
-func (c *Client) SyncClock(ctx context.Context) error {
-	best, _, err := readClock(ctx, c.RDB)
+// ScanStep does a step of a scan of the server that holds key by scan, one of the SCAN commands. The cursor is "" at
+// first, then next of the step before, which may be stored: it names the process of Redis that gave it, since another
+// one has another order. Where another process answers, next is that of a scan that begins again. It is "" at the end.
+func (c *Client) ScanStep(ctx context.Context, key, cursor string,
+	scan func(pipe redis.Pipeliner, from uint64) *redis.ScanCmd) (found []string, next string, err error) {
+	server, err := c.Servers.of(ctx, key)
 	if err != nil {
-		return err
+		return nil, "", err
 	}
-	c.clock.Store(&best)
-	return nil
-}
-
-// readClock returns the quickest of several readings of a server's clock, and its round trip.
-func readClock(ctx context.Context, server redis.Cmdable) (best clock, quickest time.Duration, err error) {
-	for i := range clockTries {
-		before := time.Now()
-		t, err := server.Time(ctx).Result()
-		if err != nil {
-			return clock{}, 0, fmt.Errorf("read the time: %w", err)
-		}
-		took := time.Since(before)
-		if i == 0 || took < quickest {
-			best, quickest = clock{t, before.Add(took / 2)}, took
-		}
-		if quickest <= clockGood {
-			break
-		}
-	}
-	return best, quickest, nil
-}
-
-// MemoryUsed returns the bytes that Redis has allocated, for benchmarks.
-func (c *Client) MemoryUsed(ctx context.Context) (int64, error) {
-	info, err := c.RDB.InfoMap(ctx, "memory").Result()
+	number, before, _ := strings.Cut(cursor, " ")
+	from, _ := strconv.ParseUint(number, 10, 64) // anything else begins the scan
+	// One pipeline has one connection, and so one process.
+	pipe := server.Pipeline()
+	info, step := pipe.Info(ctx, "server"), scan(pipe, from)
+	_ = Execute(ctx, pipe) // step has its error; a server may refuse INFO
+	found, to, err := step.Result()
 	if err != nil {
-		return 0, fmt.Errorf("read memory: %w", err)
+		return nil, "", err
 	}
-	used, err := strconv.ParseInt(info["Memory"]["used_memory"], 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("read memory: %w", err)
+	process := cmp.Or(parseInfo(info.Val())["run_id"], c.Nonce)
+	switch {
+	case from != 0 && process != before:
+		return found, "0", nil
+	case to == 0:
+		return found, "", nil
 	}
-	return used, nil
+	return found, strconv.FormatUint(to, 10) + " " + process, nil
 }
 
-// Masters returns the servers that hold the keys, in a stable order.
-func (c *Client) Masters(ctx context.Context) ([]redis.Cmdable, error) {
-	cluster, ok := c.RDB.(*redis.ClusterClient)
-	if !ok {
-		return []redis.Cmdable{c.RDB}, nil
+// UnreadableAfter is how long an unreadable entry is postponed. It is kept because another
+// version may have written it, and postponed so that it does not block others.
+const UnreadableAfter = time.Hour
+
+// Postponed returns when to read an unreadable entry again that was due until the given time.
+func (c *Client) Postponed(until time.Time) time.Time {
+	if now := c.Now(); until.Before(now) {
+		until = now
 	}
-	var mu sync.Mutex
-	var clients []*redis.Client
-	err := cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		clients = append(clients, master)
-		return nil
-	})
-	slices.SortFunc(clients, func(a, b *redis.Client) int { return cmp.Compare(a.Options().Addr, b.Options().Addr) })
-	masters := make([]redis.Cmdable, len(clients))
-	for i, master := range clients {
-		masters[i] = master
-	}
-	return masters, err
+	return until.Add(UnreadableAfter)
+}
+
+// Postpone makes an unreadable member of a set by time, which was due until the given time, due
+// later.
+func (c *Client) Postpone(ctx context.Context, key string, until time.Time, member string) error {
+	z := redis.Z{Score: float64(codec.MilliOf(c.Postponed(until))), Member: member}
+	return Failed(c.RDB.ZAddXX(ctx, key, z).Err(), "postpone entry of %s", key)
 }

@@ -70,11 +70,11 @@ func TestNowIgnoresTheLocalClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, seconds := range []int64{300, -300} {
-		k := *c.clock.Load()
-		c.clock.Store(&clock{k.redis, set(k.local, seconds)})
+		k := *c.Clock.last.Load()
+		c.Clock.last.Store(&reading{k.redis, set(k.local, seconds)})
 		if off := time.Until(c.Now()).Abs(); off > time.Minute { // a busy machine is no fault
 			t.Errorf("the local clock is set by %d s, and the time is off by %s", seconds, off)
 		}
-		c.clock.Store(&k)
+		c.Clock.last.Store(&k)
 	}
 }

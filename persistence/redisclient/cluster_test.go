@@ -11,6 +11,9 @@ import (
 // A cluster is ready when each of its masters takes writes.
 func TestClusterIsReadyWithAllMasters(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	cluster := redistest.NewCluster(t, 3)
 	c := openClient(t, Options{URL: cluster.URL()})
 	limit := func(node *redis.Client, bytes, want string) {
@@ -30,6 +33,9 @@ func TestClusterIsReadyWithAllMasters(t *testing.T) {
 // to send it again.
 func TestClusterCommandIsSentOnce(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	cluster := redistest.NewCluster(t, 1)
 	c := openClient(t, Options{URL: cluster.URL()})
 	if err := c.RDB.HSet(t.Context(), "{counter}", "n", 0).Err(); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/cluster"
+	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
 const (
@@ -24,14 +25,12 @@ const (
 	// NewClusterPartitions is the same on a Redis Cluster: 16 partitions cannot be even there, 32 give none
 	// of 3 to 12 masters more than 1.3 times the mean.
 	NewClusterPartitions = 32
-	// maxFormerPartitions is the largest number with former names.
-	maxFormerPartitions = 64
 
 	// Fields of InstallationKey.
-	installedPartitions = "partitions" // Installation.String
+	installedPartitions = "partitions" // Installation.Record
 	installedID         = "id"         // random; earlier builds did not store it
-	// InstalledFormats is the version of the stored values. Earlier builds did not store it.
-	InstalledFormats = "formats"
+	// installedFormats is the version of the stored values. Earlier builds did not store it.
+	installedFormats = "formats"
 	// installedSecrets has check values of the encryption keys of the node that entered last. Earlier builds
 	// did not store them, and a restore does not.
 	installedSecrets = "encryption_keys"
@@ -39,68 +38,53 @@ const (
 	evenWord = "even"
 )
 
-// Installation is what the first start of an installation fixes, since it decides about the names of
-// keys and what is where.
-type Installation struct {
-	Partitions int // 1 to MaxPartitions
-	// Even gives the keys names that are spread evenly over the masters of a cluster. Installations of
-	// builds before there were such names, and they themselves, use the former ones.
-	Even bool
-}
+// recordOf returns the record of an installation, "16 even": the number of its partitions and the word for
+// tags whose slots are spread evenly. Both are fixed by the first start, since they decide about the names
+// of keys and what is where.
+func recordOf(partitions int) string { return strconv.Itoa(partitions) + " " + evenWord }
 
-// String returns the installation as Redis holds it: "16", or "64 even". A build that knows no other names
-// than the former ones expects a number, and therefore refuses the latter.
-func (i Installation) String() string {
-	if i.Even {
-		return strconv.Itoa(i.Partitions) + " " + evenWord
-	}
-	return strconv.Itoa(i.Partitions)
-}
-
-// Keys returns the names of the installation's keys.
-func (i Installation) Keys() Keys {
-	if i.Even {
-		return Keys{evenTags(i.Partitions)}
-	}
-	return Keys{}
-}
-
-// ParseInstallation is the inverse of Installation.String.
-func ParseInstallation(text string) (i Installation, ok bool) {
-	number, word, even := strings.Cut(text, " ")
+// parseRecord is the inverse of recordOf.
+func parseRecord(text string) (partitions int, ok bool) {
+	number, _, _ := strings.Cut(text, " ")
 	n, err := strconv.Atoi(number)
-	i = Installation{n, even}
-	limit := maxFormerPartitions
-	if even {
-		limit = MaxPartitions
-	}
-	return i, err == nil && n >= 1 && n <= limit && (!even || word == evenWord) && i.String() == text
+	return n, err == nil && n >= 1 && n <= MaxPartitions && recordOf(n) == text
 }
 
-// Installation returns the installation whose keys c uses.
-func (c *Client) Installation() Installation { return Installation{c.partitions, c.even != nil} }
+// Installation is the installation that Redis holds: its record in {node}:installation, which the first start
+// makes and every other compares with its own settings.
+type Installation struct {
+	rdb     redis.UniversalClient
+	keys    Keys
+	servers *Servers
+	reads   *Reads
+	nonce   string
+	id      string // Options.InstallationID
+}
 
-// InstallationID returns what distinguishes the installation from all others, or "" if that is unknown.
-func (c *Client) InstallationID() string { return c.installation }
+// Record returns the record of the installation whose keys this process uses.
+func (i *Installation) Record() string { return recordOf(i.keys.Partitions()) }
+
+// ID returns what distinguishes the installation from all others, or "" if that is unknown.
+func (i *Installation) ID() string { return i.id }
 
 // Installed returns o with the number of partitions, the names and the id of the installation in Redis. If there is
 // none yet, it records a new one: with o.Partitions, or if that is 0 NewPartitions or NewClusterPartitions.
 // KindConflict: this process may not use this Redis, since o.Partitions is another number, the record is missing or
 // not valid, or the server is unfit.
 func Installed(ctx context.Context, o Options) (Options, error) {
-	install := func(c *Client) (string, error) {
-		first := Installation{cmp.Or(o.Partitions, c.newPartitions()), true}
-		if first.Partitions < 1 || first.Partitions > MaxPartitions {
-			return "", errPartitions(first.Partitions)
+	install := func(i *Installation) (string, error) {
+		partitions := cmp.Or(o.Partitions, i.newPartitions())
+		if partitions < 1 || partitions > MaxPartitions {
+			return "", errPartitions(partitions)
 		}
-		return c.Install(ctx, first)
+		return i.store(ctx, recordOf(partitions))
 	}
-	return o.of(ctx, install, func(c *Client) (string, error) { return c.identify(ctx, rand.Text()) })
+	return o.of(ctx, install, func(i *Installation) (string, error) { return i.identify(ctx, rand.Text()) })
 }
 
 // newPartitions returns how many partitions a new installation has.
-func (c *Client) newPartitions() int {
-	if _, ok := c.Blocking.(*redis.ClusterClient); ok {
+func (i *Installation) newPartitions() int {
+	if _, ok := i.servers.cluster(); ok {
 		return NewClusterPartitions
 	}
 	return NewPartitions
@@ -108,19 +92,19 @@ func (c *Client) newPartitions() int {
 
 // Existing is Installed for a process that only reads. KindNotFound: there is no installation.
 func Existing(ctx context.Context, o Options) (Options, error) {
-	install := func(*Client) (string, error) {
+	install := func(*Installation) (string, error) {
 		return "", &signal.Error{Kind: signal.KindNotFound, Code: "no_installation",
 			Message: "this Redis has no installation: start the service first, or correct redis.url"}
 	}
-	return o.of(ctx, install, func(*Client) (string, error) { return "", nil })
+	return o.of(ctx, install, func(*Installation) (string, error) { return "", nil })
 }
 
 // of returns o with the partitions and the names of the installation, and with the id that identify
 // returns; install is called without an installation.
-func (o Options) of(ctx context.Context, install, identify func(*Client) (string, error)) (Options, error) {
-	former := o
-	former.Partitions, former.EvenSlots, former.Metrics = 1, false, nil
-	c, err := NewClient(former)
+func (o Options) of(ctx context.Context, install, identify func(*Installation) (string, error)) (Options, error) {
+	asking := o // the number of partitions does not matter before it is known
+	asking.Partitions, asking.Metrics = 1, nil
+	c, err := NewClient(asking)
 	if err != nil {
 		return o, err
 	}
@@ -128,17 +112,17 @@ func (o Options) of(ctx context.Context, install, identify func(*Client) (string
 	if o.Metrics != nil {
 		c.RDB.AddHook(o.Metrics)
 	}
-	if err := c.CheckServer(ctx); err != nil {
+	if err := c.Servers.Check(ctx); err != nil {
 		return o, err
 	}
-	stored, err := c.storedInstallation(ctx)
+	stored, err := c.Installation.stored(ctx)
 	if stored == "" && err == nil {
-		stored, err = install(c)
+		stored, err = install(c.Installation)
 	}
 	if err != nil {
 		return o, err
 	}
-	i, ok := ParseInstallation(stored)
+	partitions, ok := parseRecord(stored)
 	if stored == restoringText {
 		return o, errRestoring
 	}
@@ -146,11 +130,11 @@ func (o Options) of(ctx context.Context, install, identify func(*Client) (string
 		return o, Refused(cluster.CodeOtherInstallation, fmt.Sprintf("this Redis is of an installation that this build does not "+
 			"know (partitions: %q): use the build that set it up, or a later one", stored))
 	}
-	if o.Partitions != 0 && o.Partitions != i.Partitions {
-		return o, OtherPartitions(stored, strconv.Itoa(o.Partitions))
+	if o.Partitions != 0 && o.Partitions != partitions {
+		return o, OtherPartitions(stored, recordOf(o.Partitions))
 	}
-	o.Partitions, o.EvenSlots = i.Partitions, i.Even
-	o.InstallationID, err = identify(c)
+	o.Partitions = partitions
+	o.InstallationID, err = identify(c.Installation)
 	return o, err
 }
 
@@ -159,8 +143,8 @@ func errPartitions(n int) error {
 	return fmt.Errorf("partitions is %d: must be 1 to %d", n, MaxPartitions)
 }
 
-// OtherPartitions returns the error of a process that would use other keys than the installation. Both are texts of
-// Installation.String, of which the setting has only the number.
+// OtherPartitions returns the error of a process that would use other keys than the installation. Both are
+// records, of which the setting has only the number.
 func OtherPartitions(stored, want string) error {
 	number, _, _ := strings.Cut(stored, " ")
 	if wanted, _, _ := strings.Cut(want, " "); wanted != number {
@@ -176,79 +160,109 @@ func OtherInstallation() error {
 		"it was emptied and set up again, or redis.url leads to another Redis; correct that, or start again to use it")
 }
 
-// storedInstallation returns the text of the installation's record, or "" without one. KindConflict,
+// stored returns the text of the installation's record, or "" without one. KindConflict,
 // "lost_installation": Redis has accounts although it has no record, and a new installation would not
 // find them.
-func (c *Client) storedInstallation(ctx context.Context) (string, error) {
-	even := Installation{1, true}.Keys()
-	pipe := c.RDB.Pipeline()
-	stored := pipe.HGet(ctx, c.InstallationKey(), installedPartitions)
-	former, later := pipe.Exists(ctx, c.AccountsKey()), pipe.Exists(ctx, even.AccountsKey())
+func (i *Installation) stored(ctx context.Context) (string, error) {
+	pipe := i.rdb.Pipeline()
+	stored, accounts := pipe.HGet(ctx, i.keys.InstallationKey(), installedPartitions), pipe.Exists(ctx, i.keys.AccountsKey())
 	if err := Execute(ctx, pipe); err != nil {
 		return "", Failed(err, "read installation")
 	}
-	if stored.Val() != "" || former.Val()+later.Val() == 0 {
+	if stored.Val() != "" || accounts.Val() == 0 {
 		return stored.Val(), nil
 	}
-	value := "NUMBER"
-	if later.Val() > 0 {
-		value = "'NUMBER " + evenWord + "'"
-	}
 	return "", Refused("lost_installation", fmt.Sprintf("this Redis has accounts, but its record of the installation is "+
-		"lost: restore it from a backup, or by the command HSET %s %s %s with the number of partitions that it had",
-		c.InstallationKey(), installedPartitions, value))
+		"lost: restore it from a backup, or by the command HSET %s %s 'NUMBER %s' with the number of partitions that it had",
+		i.keys.InstallationKey(), installedPartitions, evenWord))
 }
 
-// Install records i if there is no installation yet, and returns the text of the record. KindUnavailable:
-// also if it was recorded, and replicas may lack it.
-func (c *Client) Install(ctx context.Context, i Installation) (stored string, err error) {
-	pipe := c.RDB.TxPipeline()
-	recorded := pipe.HSetNX(ctx, c.InstallationKey(), installedPartitions, i.String())
-	got := pipe.HGet(ctx, c.InstallationKey(), installedPartitions)
+// store stores a record if there is no installation yet, and returns the one that is stored. KindUnavailable:
+// also if it was stored, and replicas may lack it.
+func (i *Installation) store(ctx context.Context, record string) (stored string, err error) {
+	pipe := i.rdb.TxPipeline()
+	recorded := pipe.HSetNX(ctx, i.keys.InstallationKey(), installedPartitions, record)
+	got := pipe.HGet(ctx, i.keys.InstallationKey(), installedPartitions)
 	if err := Execute(ctx, pipe); err != nil {
 		return "", Failed(err, "read installation")
 	}
 	if recorded.Val() {
-		err = c.ConfirmInstallation(ctx)
+		err = i.Confirm(ctx)
 	}
 	return got.Val(), err
 }
 
-// ConfirmInstallation is ConfirmRead for the record of the installation.
-func (c *Client) ConfirmInstallation(ctx context.Context) error {
-	return c.ConfirmRead(ctx, c.ConfirmNodeKey())
+// Confirm is Reads.Confirm for the record of the installation.
+func (i *Installation) Confirm(ctx context.Context) error {
+	return i.reads.Confirm(ctx, i.keys.ConfirmNodeKey())
 }
 
 // identify records id as that of the installation if it has none yet, and returns the recorded one.
-func (c *Client) identify(ctx context.Context, id string) (stored string, err error) {
-	pipe := c.RDB.TxPipeline()
-	pipe.HSetNX(ctx, c.InstallationKey(), installedID, id)
-	got := pipe.HGet(ctx, c.InstallationKey(), installedID)
+func (i *Installation) identify(ctx context.Context, id string) (stored string, err error) {
+	pipe := i.rdb.TxPipeline()
+	pipe.HSetNX(ctx, i.keys.InstallationKey(), installedID, id)
+	got := pipe.HGet(ctx, i.keys.InstallationKey(), installedID)
 	err = Execute(ctx, pipe)
 	return got.Val(), Failed(err, "read installation")
 }
 
-// CheckInstallation returns KindConflict, "other_partitions" or "other_installation", if the installation
-// in Redis is not that of c. It records that of c if Redis has no record.
-func (c *Client) CheckInstallation(ctx context.Context) error {
-	want := c.Installation()
-	stored, err := c.Install(ctx, want)
-	if err == nil && stored != want.String() {
-		err = OtherPartitions(stored, want.String())
+// check returns KindConflict, "other_partitions" or "other_installation", if the installation in Redis is
+// not that of this process. It records that if Redis has no record.
+func (i *Installation) check(ctx context.Context) error {
+	want := i.Record()
+	stored, err := i.store(ctx, want)
+	if err == nil && stored != want {
+		err = OtherPartitions(stored, want)
 	}
-	if err != nil || c.installation == "" {
+	if err != nil || i.id == "" {
 		return err
 	}
-	id, err := c.identify(ctx, c.installation)
-	if err == nil && id != c.installation {
+	id, err := i.identify(ctx, i.id)
+	if err == nil && id != i.id {
 		err = OtherInstallation()
 	}
 	return err
 }
 
+// Install records what the first start of an installation fixes and compares it with the
+// settings of this process. KindConflict: they differ, or the server is unfit, and this process may
+// not run.
+func (i *Installation) Install(ctx context.Context) error {
+	if err := i.servers.Check(ctx); err != nil {
+		return err
+	}
+	if err := i.check(ctx); err != nil {
+		return err
+	}
+	recorded, err := i.rdb.HSetNX(ctx, i.keys.InstallationKey(), installedFormats, codec.Version).Result()
+	if err != nil {
+		return Failed(err, "record installation")
+	}
+	if recorded {
+		if err := i.Confirm(ctx); err != nil {
+			return err
+		}
+	}
+	return i.CheckFormats(ctx)
+}
+
+// CheckFormats returns KindConflict, "other_formats", if the stored values have another version than
+// this build reads.
+func (i *Installation) CheckFormats(ctx context.Context) error {
+	stored, err := i.rdb.HGet(ctx, i.keys.InstallationKey(), installedFormats).Result()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return Failed(err, "read installation")
+	}
+	if want := strconv.Itoa(codec.Version); stored != "" && stored != want {
+		return Refused("other_formats", fmt.Sprintf("this Redis has data in version %s of the formats, and "+
+			"this build reads version %s: use a build for that version, or another redis.url", stored, want))
+	}
+	return nil
+}
+
 // SecretKeys returns the check values that RecordSecretKeys has recorded, or none.
-func (c *Client) SecretKeys(ctx context.Context) ([]string, error) {
-	text, err := c.RDB.HGet(ctx, c.InstallationKey(), installedSecrets).Result()
+func (i *Installation) SecretKeys(ctx context.Context) ([]string, error) {
+	text, err := i.rdb.HGet(ctx, i.keys.InstallationKey(), installedSecrets).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return nil, Failed(err, "read installation")
 	}
@@ -256,14 +270,14 @@ func (c *Client) SecretKeys(ctx context.Context) ([]string, error) {
 }
 
 // RecordSecretKeys records check values of the keys that encrypt secrets in place of the former ones.
-func (c *Client) RecordSecretKeys(ctx context.Context, values []string) error {
-	err := c.RDB.HSet(ctx, c.InstallationKey(), installedSecrets, strings.Join(values, " ")).Err()
+func (i *Installation) RecordSecretKeys(ctx context.Context, values []string) error {
+	err := i.rdb.HSet(ctx, i.keys.InstallationKey(), installedSecrets, strings.Join(values, " ")).Err()
 	return Failed(err, "record keys")
 }
 
 // LostSecretKeys returns the error of a process that has none of the keys that encrypted stored secrets.
-func (c *Client) LostSecretKeys(setting string) error {
+func (i *Installation) LostSecretKeys(setting string) error {
 	return Refused("other_keys", fmt.Sprintf("%s: secrets of webhooks are stored, and this node has none of the keys that the "+
 		"last one had: give it one of them; if they are lost, the command HDEL %s %s lets other keys in, and webhooks cannot "+
-		"be signed until their secrets are replaced", setting, c.InstallationKey(), installedSecrets))
+		"be signed until their secrets are replaced", setting, i.keys.InstallationKey(), installedSecrets))
 }

@@ -18,21 +18,19 @@ func TestInstallations(t *testing.T) {
 	for name, c := range map[string]struct {
 		record, account string // there before, or empty
 		partitions      int
-		want            Installation
+		want            int
 		refusal         string // part of it
 	}{
-		"a new one":                      {want: Installation{NewPartitions, true}},
-		"a new one of 1,024":             {partitions: 1024, want: Installation{1024, true}},
-		"a new one of too many":          {partitions: 1025, refusal: "partitions is 1025: must be 1 to 1024"},
-		"a former one":                   {record: "16", want: Installation{16, false}},
-		"a former one, by the setting":   {record: "16", partitions: 16, want: Installation{16, false}},
-		"a former one of another number": {record: "16", partitions: 64, refusal: "partitions: 16, and the setting says 64"},
-		"a later one":                    {record: "256 even", want: Installation{256, true}},
-		"a later one of another number":  {record: "64 even", partitions: 16, refusal: "64, and the setting says 16:"},
-		"one of a later build":           {record: "64 spread", refusal: `does not know (partitions: "64 spread")`},
-		"a record that is broken":        {record: "-1", refusal: `does not know (partitions: "-1")`},
-		"a lost record":                  {account: "{auth}:accounts", refusal: "HSET {node}:installation partitions NUMBER "},
-		"a lost record of even names": {account: "{auth-ex}:accounts",
+		"a new one":                       {want: NewPartitions},
+		"a new one of 1,024":              {partitions: 1024, want: 1024},
+		"a new one of too many":           {partitions: 1025, refusal: "partitions is 1025: must be 1 to 1024"},
+		"a present one":                   {record: "256 even", want: 256},
+		"a present one, by the setting":   {record: "256 even", partitions: 256, want: 256},
+		"a present one of another number": {record: "64 even", partitions: 16, refusal: "64, and the setting says 16:"},
+		"one without letters in its tags": {record: "16", refusal: `does not know (partitions: "16")`},
+		"one of a later build":            {record: "64 spread", refusal: `does not know (partitions: "64 spread")`},
+		"a record that is broken":         {record: "-1", refusal: `does not know (partitions: "-1")`},
+		"a lost record": {account: "{auth-ex}:accounts",
 			refusal: "HSET {node}:installation partitions 'NUMBER even' "},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,12 +46,12 @@ func TestInstallations(t *testing.T) {
 			before := rdb.Keys(t.Context(), "*").Val()
 			for range 2 {
 				o, err := Installed(t.Context(), Options{URL: server.URL(), Partitions: c.partitions})
-				if got := (Installation{o.Partitions, o.EvenSlots}); err == nil && got != c.want {
-					t.Errorf("got %v, want %v", got, c.want)
+				if err == nil && o.Partitions != c.want {
+					t.Errorf("got %d partitions, want %d", o.Partitions, c.want)
 				}
 				if c.refusal == "" && err == nil {
 					stored := rdb.HGet(t.Context(), "{node}:installation", "partitions").Val()
-					if stored != c.want.String() {
+					if stored != recordOf(c.want) {
 						t.Errorf("recorded %q", stored)
 					}
 					continue
@@ -71,9 +69,12 @@ func TestInstallations(t *testing.T) {
 
 func TestANewClusterHasMorePartitions(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	o, err := Installed(t.Context(), Options{URL: redistest.NewCluster(t, 3).URL()})
-	if want := (Installation{NewClusterPartitions, true}); err != nil || (Installation{o.Partitions, o.EvenSlots}) != want {
-		t.Errorf("got %+v, %v, want %v", o, err, want)
+	if err != nil || o.Partitions != NewClusterPartitions {
+		t.Errorf("got %+v, %v", o, err)
 	}
 }
 
@@ -116,14 +117,14 @@ func TestManyProcessesInstallOne(t *testing.T) {
 	}
 }
 
-func FuzzParseInstallation(f *testing.F) {
+func FuzzParseRecord(f *testing.F) {
 	for _, s := range []string{"16", "64 even", "1025 even", "65", "0", "+1", "1  even", "16 odd", ""} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		i, ok := ParseInstallation(s)
-		if ok && (i.String() != s || i.Partitions < 1 || i.Partitions > MaxPartitions) {
-			t.Errorf("%q is read as %v", s, i)
+		n, ok := parseRecord(s)
+		if ok && (recordOf(n) != s || n < 1 || n > MaxPartitions) {
+			t.Errorf("%q is read as %d", s, n)
 		}
 	})
 }
@@ -132,6 +133,9 @@ func FuzzParseInstallation(f *testing.F) {
 // creates after the answer that they lack it. A node starts without them.
 func TestANewInstallationWaitsForReplicas(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	master, replica := redistest.New(t), redistest.New(t)
 	o := Options{URL: master.URL(), WaitReplicas: 1, Timeout: 4 * time.Second}
 	if _, err := Installed(t.Context(), o); !errors.Is(err, ErrReplicas) || signal.KindOf(err) != signal.KindUnavailable {
@@ -141,12 +145,12 @@ func TestANewInstallationWaitsForReplicas(t *testing.T) {
 	if err != nil {
 		t.Errorf("a node that starts: %v", err)
 	}
-	if err := openClient(t, o).ConfirmInstallation(t.Context()); !errors.Is(err, ErrReplicas) {
+	if err := openClient(t, o).Installation.Confirm(t.Context()); !errors.Is(err, ErrReplicas) {
 		t.Errorf("a command, without a replica: %v", err)
 	}
 	replica.Follow(master)
 	o.Timeout = time.Minute
-	if err := openClient(t, o).ConfirmInstallation(t.Context()); err != nil {
+	if err := openClient(t, o).Installation.Confirm(t.Context()); err != nil {
 		t.Errorf("a command, with a replica: %v", err)
 	}
 	master.Client().Del(t.Context(), "{node}:installation")

@@ -1,6 +1,8 @@
 package redisclient
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"strconv"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -8,35 +10,47 @@ import (
 
 // Keys makes every key name of the service. The part in braces is the hash tag: keys with the
 // same tag are in one slot of a Redis Cluster, so that one script may use them.
-// persistence/doc.go has the table of their contents. The zero value makes the former names.
-type Keys struct{ even *tags } // nil: the former names
+// persistence/doc.go has the table of their contents. The zero value makes the names of that table,
+// whose tags have no letters.
+type Keys struct{ tags *tags }
 
-// PartitionKey returns the key name in partition p: "{p07}:name".
+// NewKeys returns the names of an installation's keys.
+func NewKeys(partitions int) Keys { return Keys{evenTags(partitions)} }
+
+// Partitions returns the number of partitions.
+func (k Keys) Partitions() int { return len(k.tags.partitions) }
+
+// Partition returns the partition of account, 0 to Partitions()-1.
+func (k Keys) Partition(account signal.AccountID) int { return PartitionOf(account, k.Partitions()) }
+
+// PartitionOf returns the partition of account in an installation with a number of partitions.
+func PartitionOf(account signal.AccountID, partitions int) int {
+	sum := sha256.Sum256([]byte(account))
+	return int(binary.BigEndian.Uint64(sum[:8]) % uint64(partitions))
+}
+
+// PartitionKey returns the key name in partition p: "{p07-qb}:name".
 func (k Keys) PartitionKey(p int, name string) string {
-	if k.even != nil {
-		return k.even.partitions[p] + name
-	}
-	if p >= 100 {
+	if k.tags == nil {
 		return "{" + partitionName(p, 2) + "}:" + name
 	}
-	const digits = "0123456789"
-	return string([]byte{'{', 'p', digits[p/10], digits[p%10], '}', ':'}) + name
+	return k.tags.partitions[p] + name
 }
 
 // authKey returns the key name of credentials.
 func (k Keys) authKey(name string) string {
-	if k.even != nil {
-		return k.even.auth + name
+	if k.tags == nil {
+		return "{auth}:" + name
 	}
-	return "{auth}:" + name
+	return k.tags.auth + name
 }
 
 // marketKey returns the key name of the market.
 func (k Keys) marketKey(name string) string {
-	if k.even != nil {
-		return k.even.market + name
+	if k.tags == nil {
+		return "{market}:" + name
 	}
-	return "{market}:" + name
+	return k.tags.market + name
 }
 
 // ConfirmKey is written only to give a WAIT a write to wait for.

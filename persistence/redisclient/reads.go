@@ -13,19 +13,27 @@ import (
 // may be of the former one, and the replicas of the present one cannot confirm it.
 var errOtherServer = errors.New("another server has the keys since")
 
-// ConfirmRead waits until replicas have what was read from the slot of confirm before the call. It
+// Reads confirms what was read of a master, whose replicas may lack it.
+type Reads struct {
+	keys     Keys
+	servers  *Servers
+	replicas *Replicas
+	waits    sharedWaits
+}
+
+// Confirm waits until replicas have what was read from the slot of confirm before the call. It
 // returns KindUnavailable if they are missing, unless that is accepted. Without
 // Options.WaitReplicas it returns nil at once.
 //
 // Calls at the same time share waits: however many there are, at most two of a slot follow each
 // other until all are answered.
-func (c *Client) ConfirmRead(ctx context.Context, confirm string) error {
-	waits, err := c.Waits(confirm)
+func (r *Reads) Confirm(ctx context.Context, confirm string) error {
+	waits, err := r.replicas.Waits(confirm)
 	if waits {
-		err = c.reads.confirm(ctx, c.slotOf(confirm), func(ctx context.Context) (string, error) {
-			return c.confirmHere(ctx, confirm)
+		err = r.waits.confirm(ctx, r.replicas.slotOf(confirm), func(ctx context.Context) (string, error) {
+			return r.confirmHere(ctx, confirm)
 		})
-		if err = c.Unconfirmed(confirm, err); c.accept && errors.Is(err, errOtherServer) {
+		if err = r.replicas.Unconfirmed(confirm, err); r.replicas.accept && errors.Is(err, errOtherServer) {
 			err = nil
 		}
 	}
@@ -34,35 +42,31 @@ func (c *Client) ConfirmRead(ctx context.Context, confirm string) error {
 
 // confirmHere waits until replicas have all writes to the slot of confirm before the call. It returns
 // the identity of the server that it has asked, also with ErrReplicas, or "" if that is not known.
-func (c *Client) confirmHere(ctx context.Context, confirm string) (server string, err error) {
+func (r *Reads) confirmHere(ctx context.Context, confirm string) (server string, err error) {
 	info := redis.NewStringCmd(ctx)
-	err = c.Confirm(ctx, confirm, func(pipe redis.Pipeliner) { info = pipe.Info(ctx, "server") })
+	err = r.replicas.Confirm(ctx, confirm, func(pipe redis.Pipeliner) { info = pipe.Info(ctx, "server") })
 	if refused := redis.Error(nil); errors.As(info.Err(), &refused) { // as managed stores may
-		return "", c.Confirm(ctx, confirm, func(redis.Pipeliner) {})
+		return "", r.replicas.Confirm(ctx, confirm, func(redis.Pipeliner) {})
 	}
 	return parseInfo(info.Val())["run_id"], err
 }
 
-// LearnServers records which server has the keys of each slot of the installation, so that ConfirmRead
+// LearnServers records which server has the keys of each slot of the installation, so that Confirm
 // notices a failover between a read and the slot's first wait. Call it before the first read. Without
 // Options.WaitReplicas it does nothing.
-func (c *Client) LearnServers(ctx context.Context) error {
-	if c.WaitReplicas == 0 {
+func (r *Reads) LearnServers(ctx context.Context) error {
+	if r.replicas.Want == 0 {
 		return nil
 	}
-	slots := []string{c.ConfirmAuthKey(), c.ConfirmNodeKey()}
-	for p := range c.partitions {
-		slots = append(slots, c.ConfirmKey(p))
+	slots := []string{r.keys.ConfirmAuthKey(), r.keys.ConfirmNodeKey()}
+	for p := range r.keys.Partitions() {
+		slots = append(slots, r.keys.ConfirmKey(p))
 	}
 	known := map[redis.UniversalClient]string{}
 	for _, confirm := range slots {
-		var client redis.UniversalClient = c.RDB
-		if cluster, ok := c.RDB.(*redis.ClusterClient); ok {
-			master, err := cluster.MasterForKey(ctx, confirm)
-			if err != nil {
-				return Failed(err, "find the server of %s", confirm)
-			}
-			client = master
+		client, err := r.servers.of(ctx, confirm)
+		if err != nil {
+			return Failed(err, "find the server of %s", confirm)
 		}
 		server, asked := known[client]
 		if !asked {
@@ -73,20 +77,20 @@ func (c *Client) LearnServers(ctx context.Context) error {
 			server = parseInfo(info)["run_id"]
 			known[client] = server
 		}
-		c.reads.learn(c.slotOf(confirm), server)
+		r.waits.learn(r.replicas.slotOf(confirm), server)
 	}
 	return nil
 }
 
-// reads are the waits for replicas of those who have read.
-type reads struct {
+// sharedWaits are the waits for replicas of those who have read.
+type sharedWaits struct {
 	mu   sync.Mutex
 	last map[string]*sharedWait // by slot
 }
 
 // sharedWait is a wait for all who had read from a slot before it began.
 type sharedWait struct {
-	begun bool // guarded by reads.mu
+	begun bool // guarded by sharedWaits.mu
 
 	done   chan struct{} // closed when the others are set
 	server string        // that confirmed; the one before if it is not known
@@ -94,23 +98,23 @@ type sharedWait struct {
 }
 
 // learn records the server of a slot before its first wait.
-func (r *reads) learn(slot, server string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.last[slot] == nil {
+func (s *sharedWaits) learn(slot, server string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.last[slot] == nil {
 		w := &sharedWait{begun: true, done: make(chan struct{}), server: server}
 		close(w.done)
-		r.last[slot] = w
+		s.last[slot] = w
 	}
 }
 
 // confirm calls wait, which returns as confirmHere does, or shares a call that begins after that of
 // confirm. It returns errOtherServer if the server is another one than that of the call before.
-func (r *reads) confirm(ctx context.Context, slot string, wait func(context.Context) (server string, err error)) error {
-	r.mu.Lock()
-	before := r.last[slot]
+func (s *sharedWaits) confirm(ctx context.Context, slot string, wait func(context.Context) (server string, err error)) error {
+	s.mu.Lock()
+	before := s.last[slot]
 	if before != nil && !before.begun {
-		r.mu.Unlock()
+		s.mu.Unlock()
 		select {
 		case <-before.done:
 			return before.err
@@ -119,16 +123,16 @@ func (r *reads) confirm(ctx context.Context, slot string, wait func(context.Cont
 		}
 	}
 	w := &sharedWait{done: make(chan struct{}), err: errors.New("the wait for replicas has ended early")}
-	r.last[slot] = w
-	r.mu.Unlock()
+	s.last[slot] = w
+	s.mu.Unlock()
 	defer close(w.done) // also if wait panics
 	if before != nil {
 		<-before.done
 		w.server = before.server
 	}
-	r.mu.Lock()
+	s.mu.Lock()
 	w.begun = true
-	r.mu.Unlock()
+	s.mu.Unlock()
 	former := w.server
 	server, err := wait(context.WithoutCancel(ctx)) // others wait for it, too
 	w.server, w.err = cmp.Or(server, former), err

@@ -12,7 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-func newReads() *reads { return &reads{last: map[string]*sharedWait{}} }
+func newReads() *sharedWaits { return &sharedWaits{last: map[string]*sharedWait{}} }
 
 // Reads that come while a wait is under way share the next one, which begins after all of them.
 func TestReadsShareWaits(t *testing.T) {
@@ -138,12 +138,12 @@ func TestConfirmRead(t *testing.T) {
 	proxy := redistest.NewProxy(t, master)
 	o := Options{URL: proxy.URL(), WaitReplicas: 1, Timeout: time.Minute}
 	refusing, fresh := openClient(t, o), openClient(t, o)
-	if err := fresh.LearnServers(t.Context()); err != nil { // it confirms nothing before the failover
+	if err := fresh.Reads.LearnServers(t.Context()); err != nil { // it confirms nothing before the failover
 		t.Fatal(err)
 	}
 	o.AcceptWithoutReplicas = true
 	accepting := openClient(t, o)
-	read := func(c *Client) error { return c.ConfirmRead(t.Context(), c.ConfirmKey(1)) }
+	read := func(c *Client) error { return c.Reads.Confirm(t.Context(), c.ConfirmKey(1)) }
 	for _, c := range []*Client{refusing, accepting} {
 		if err := read(c); err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestConfirmRead(t *testing.T) {
 	master.Client().Do(t.Context(), "ACL", "SETUSER", "other", "on", ">secret", "~*", "+@all", "-info")
 	o.URL = master.URLFor("other", "secret")
 	withoutInfo := openClient(t, o)
-	if err := withoutInfo.LearnServers(t.Context()); err != nil {
+	if err := withoutInfo.Reads.LearnServers(t.Context()); err != nil {
 		t.Errorf("a server that refuses INFO: %v", err)
 	}
 	if err := read(withoutInfo); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -15,18 +16,27 @@ import (
 
 const (
 	readyTimeout = 500 * time.Millisecond
-	// readyAge is how long the result of a probe counts, so that frequent calls of Ready do
+	// readyAge is how long the result of a probe counts, so that frequent calls of Check do
 	// not load Redis.
 	readyAge = 500 * time.Millisecond
 	// readyWait is how long replicas may take to copy the write.
 	readyWait = 300 * time.Millisecond
 )
 
-// readiness has the last probe, which may be under way.
-type readiness struct {
-	mu     sync.Mutex
-	last   *probe
-	probes tasks.Group // of at most one goroutine, which outlives the first caller
+// Readiness reports whether Redis takes writes.
+type Readiness struct {
+	keys     Keys
+	servers  *Servers
+	replicas *Replicas
+	log      *slog.Logger
+	shared   sharedProbe
+}
+
+// sharedProbe has the last probe, which may be under way.
+type sharedProbe struct {
+	mu    sync.Mutex
+	last  *probe
+	tasks tasks.Group // of at most one goroutine, which outlives the first caller
 }
 
 // probe is an attempt to write.
@@ -36,23 +46,16 @@ type probe struct {
 	err   error
 }
 
-// Ready returns nil if Redis takes writes. It waits for at most half a second, and its result
+// Check returns nil if Redis takes writes. It waits for at most half a second, and its result
 // may be as old. Refusal has the reason if Redis refuses.
-func (c *Client) Ready(ctx context.Context) error {
-	return c.readiness.ask(ctx, func(ctx context.Context) error {
-		return c.Guarded(func() error { return c.probeWrites(ctx) })
+func (r *Readiness) Check(ctx context.Context) error {
+	return r.shared.ask(ctx, func(ctx context.Context) error {
+		return panics.Catch(r.log, panics.Log, func() error { return r.probeWrites(ctx) })
 	})
 }
 
-// Guarded returns the error of f, or ErrPanicked if f panics.
-func (c *Client) Guarded(f func() error, attrs ...any) error {
-	err := panics.ErrPanicked
-	panics.Guard(c.Log, panics.Log, func() { err = f() }, attrs...)
-	return err
-}
-
 // ask returns the result of the current probe.
-func (r *readiness) ask(ctx context.Context, try func(context.Context) error) error {
+func (r *sharedProbe) ask(ctx context.Context, try func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	p := r.current(ctx, try)
@@ -65,7 +68,7 @@ func (r *readiness) ask(ctx context.Context, try func(context.Context) error) er
 }
 
 // current returns the last probe if it is under way or new enough, otherwise it starts one.
-func (r *readiness) current(ctx context.Context, try func(context.Context) error) *probe {
+func (r *sharedProbe) current(ctx context.Context, try func(context.Context) error) *probe {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if p := r.last; p != nil {
@@ -80,7 +83,7 @@ func (r *readiness) current(ctx context.Context, try func(context.Context) error
 	}
 	p := &probe{began: time.Now(), done: make(chan struct{})}
 	r.last = p
-	started := r.probes.Go(ctx, func(ctx context.Context) {
+	started := r.tasks.Go(ctx, func(ctx context.Context) {
 		defer close(p.done)
 		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
@@ -94,22 +97,22 @@ func (r *readiness) current(ctx context.Context, try func(context.Context) error
 }
 
 // probeWrites probes each master that holds a partition.
-func (c *Client) probeWrites(ctx context.Context) error {
-	cluster, ok := c.RDB.(*redis.ClusterClient)
-	if !ok {
-		return c.probeWrite(ctx, c.RDB, c.ProbeKey(0))
-	}
-	keys := map[*redis.Client]string{}
-	for p := range c.partitions {
-		master, err := cluster.MasterForKey(ctx, c.ProbeKey(p))
+func (r *Readiness) probeWrites(ctx context.Context) error {
+	keys := map[redis.UniversalClient]string{}
+	for p := range r.keys.Partitions() {
+		master, err := r.servers.of(ctx, r.keys.ProbeKey(p))
 		if err != nil {
 			return fmt.Errorf("find master of partition %d: %w", p, err)
 		}
-		keys[master] = c.ProbeKey(p)
+		if _, known := keys[master]; !known {
+			keys[master] = r.keys.ProbeKey(p)
+		}
 	}
 	errs := make(chan error)
 	for master, key := range keys {
-		go func() { errs <- c.Guarded(func() error { return c.probeWrite(ctx, master, key) }) }()
+		go func() {
+			errs <- panics.Catch(r.log, panics.Log, func() error { return r.probeWrite(ctx, master, key) })
+		}()
 	}
 	var err error
 	for range keys {
@@ -120,16 +123,16 @@ func (c *Client) probeWrites(ctx context.Context) error {
 
 // probeWrite probes one server. Redis refuses a write before it reads the key, so where replicas
 // do not matter, XX prevents a change.
-func (c *Client) probeWrite(ctx context.Context, server redis.UniversalClient, key string) error {
+func (r *Readiness) probeWrite(ctx context.Context, server redis.UniversalClient, key string) error {
 	pipe := server.Pipeline()
-	if c.WaitReplicas == 0 || c.accept {
+	if r.replicas.Want == 0 || r.replicas.accept {
 		pipe.SetXX(ctx, key, "", time.Minute)
 		return Execute(ctx, pipe)
 	}
 	pipe.Set(ctx, key, "", time.Minute)
-	wait := pipe.Do(ctx, WaitFor(c.WaitReplicas, readyWait)...) // on the connection of the write
+	wait := pipe.Do(ctx, WaitFor(r.replicas.Want, readyWait)...) // on the connection of the write
 	if err := Execute(ctx, pipe); err != nil {
 		return err
 	}
-	return Lagging(wait, c.WaitReplicas)
+	return Lagging(wait, r.replicas.Want)
 }

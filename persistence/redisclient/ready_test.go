@@ -19,7 +19,7 @@ import (
 func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var r readiness
+		var r sharedProbe
 		var tries atomic.Int32
 		refused := errors.New("refused")
 		var failing atomic.Bool
@@ -56,7 +56,7 @@ func TestReadinessIsProbedTwiceASecond(t *testing.T) {
 func TestNoProbeOutlivesItsOwner(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var r readiness
+		var r sharedProbe
 		ended := false
 		p := r.current(t.Context(), func(ctx context.Context) error {
 			<-ctx.Done()
@@ -64,7 +64,7 @@ func TestNoProbeOutlivesItsOwner(t *testing.T) {
 			ended = true
 			return ctx.Err()
 		})
-		if err := r.probes.Close(t.Context()); err != nil || !ended || !errors.Is(p.err, context.Canceled) {
+		if err := r.tasks.Close(t.Context()); err != nil || !ended || !errors.Is(p.err, context.Canceled) {
 			t.Errorf("closed with %v; the probe has ended: %t, %v", err, ended, p.err)
 		}
 		time.Sleep(readyAge)
@@ -83,7 +83,7 @@ func TestReadinessFollowsWithinTwoSeconds(t *testing.T) {
 		"not answered": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var r readiness
+			var r sharedProbe
 			var breaks atomic.Bool
 			try := func(ctx context.Context) error {
 				time.Sleep(readyWait)
@@ -115,9 +115,9 @@ func TestOptionsTimeoutBoundsCommands(t *testing.T) {
 	} {
 		c := openClient(t, Options{URL: redistest.New(t).URL(), Partitions: 1, Timeout: given})
 		o := c.RDB.(*redis.Client).Options()
-		if o.ReadTimeout != want || o.WriteTimeout != want || c.replicasIn != want/2 {
+		if o.ReadTimeout != want || o.WriteTimeout != want || c.Replicas.timeout != want/2 {
 			t.Errorf("with %s a read takes up to %s, a write %s, replicas %s",
-				given, o.ReadTimeout, o.WriteTimeout, c.replicasIn)
+				given, o.ReadTimeout, o.WriteTimeout, c.Replicas.timeout)
 		}
 	}
 	// Redis takes the command and does not answer.
@@ -125,7 +125,7 @@ func TestOptionsTimeoutBoundsCommands(t *testing.T) {
 	c := openClient(t, Options{URL: server.URL(), Partitions: 1, Timeout: 50 * time.Millisecond})
 	server.Pause()
 	defer server.Continue()
-	if err := c.Ready(t.Context()); err == nil {
+	if err := c.Readiness.Check(t.Context()); err == nil {
 		t.Error("a Redis that does not answer is ready")
 	}
 }
@@ -172,10 +172,10 @@ func TestPanickingProbeFails(t *testing.T) {
 		} else {
 			s.RDB.AddHook(faulty)
 		}
-		if err := s.Ready(t.Context()); !errors.Is(err, panics.ErrPanicked) {
+		if err := s.Readiness.Check(t.Context()); !errors.Is(err, panics.ErrPanicked) {
 			t.Errorf("%s: the probe that panicked ends with %v", name, err)
 		}
-		redistest.Eventually(t, func() bool { return s.Ready(t.Context()) == nil })
+		redistest.Eventually(t, func() bool { return s.Readiness.Check(t.Context()) == nil })
 	}
 }
 
@@ -198,7 +198,7 @@ func TestReadyWaitsForReplicas(t *testing.T) {
 func wantReady(t *testing.T, c *Client, reason string) {
 	t.Helper()
 	redistest.Eventually(t, func() bool {
-		err := c.Ready(t.Context())
+		err := c.Readiness.Check(t.Context())
 		got, _ := Refusal(err)
 		return (err == nil) == (reason == "") && got == reason
 	})

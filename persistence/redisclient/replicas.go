@@ -15,12 +15,114 @@ import (
 	"github.com/agentsignal/agentsignal/actors/tasks"
 )
 
-// probeReplicasEvery is the pause between two probes for missing replicas.
-const probeReplicasEvery = 100 * time.Millisecond
+const (
+	// probeReplicasEvery is the pause between two probes for missing replicas.
+	probeReplicasEvery = 100 * time.Millisecond
+	// confirmKept is how long a key of ConfirmKey, ConfirmAuthKey or ConfirmNodeKey is kept.
+	confirmKept = time.Minute
+)
 
 // ErrNotWritten reports a change that was not sent to Redis, because replicas are known to be
 // missing.
 var ErrNotWritten = fmt.Errorf("%s: nothing was written", ReplicasMissing)
+
+// Replicas are those that must have a change before it is acknowledged. They know which are missing.
+type Replicas struct {
+	Want    int           // Options.WaitReplicas
+	accept  bool          // Options.AcceptWithoutReplicas
+	timeout time.Duration // how long Redis waits for them
+	servers *Servers
+	metrics *Metrics // may be nil
+	outages outages
+}
+
+func newReplicas(s *Servers, o Options) *Replicas {
+	r := &Replicas{Want: o.WaitReplicas, accept: o.AcceptWithoutReplicas, timeout: o.Timeout / 2, servers: s, metrics: o.Metrics}
+	r.outages = outages{log: o.Log, metrics: o.Metrics, ended: map[string]chan struct{}{}}
+	r.outages.probe = func(ctx context.Context, confirm string) error {
+		return panics.Catch(o.Log, panics.Log, func() error { return r.Confirm(ctx, confirm, func(redis.Pipeliner) {}) })
+	}
+	return r
+}
+
+// Confirm carries out commands and waits for the replicas, also while they are missing.
+func (r *Replicas) Confirm(ctx context.Context, confirm string, add func(pipe redis.Pipeliner)) error {
+	client, err := r.servers.of(ctx, confirm) // WAIT has no key and would go to any node
+	if err != nil {
+		return err
+	}
+	pipe := client.Pipeline()
+	add(pipe)
+	pipe.Set(ctx, confirm, "", confirmKept)
+	wait := pipe.Do(ctx, WaitFor(r.Want, r.timeout)...)
+	err = Execute(ctx, pipe)
+	if err == nil {
+		err = Lagging(wait, r.Want)
+	}
+	if cluster, ok := r.servers.cluster(); ok && err != nil {
+		cluster.ReloadState(ctx)
+	}
+	return err
+}
+
+// slotOf names the outage of a slot: all slots of a single server have the same replicas.
+func (r *Replicas) slotOf(confirm string) string {
+	if _, cluster := r.servers.cluster(); cluster {
+		return confirm
+	}
+	return ""
+}
+
+// Waits reports whether a write to the slot of confirm is to be confirmed by replicas.
+// ErrNotWritten: it must not be sent.
+func (r *Replicas) Waits(confirm string) (bool, error) {
+	switch {
+	case r.Want == 0:
+		return false, nil
+	case r.outages.of(r.slotOf(confirm)) == nil:
+		return true, nil
+	case r.accept:
+		return false, nil
+	}
+	return false, ErrNotWritten
+}
+
+// Unconfirmed records that replicas of the slot of confirm are missing if err is ErrReplicas. It
+// returns the error of the write: nil if that is accepted without replicas.
+func (r *Replicas) Unconfirmed(confirm string, err error) error {
+	if !errors.Is(err, ErrReplicas) {
+		return err
+	}
+	r.outages.begin(r.slotOf(confirm), confirm)
+	if r.accept {
+		return nil
+	}
+	return err
+}
+
+// Optional reports whether changes are acknowledged while replicas are missing.
+func (r *Replicas) Optional() bool { return r.accept }
+
+// CountUnconfirmed counts n changes that are acknowledged without replicas.
+func (r *Replicas) CountUnconfirmed(n int) {
+	if r.metrics != nil {
+		r.metrics.unconfirmed.Add(float64(n))
+	}
+}
+
+// Missing reports whether replicas are known to be missing.
+func (r *Replicas) Missing() bool { return r.outages.any() }
+
+// Await returns when no replicas of the slot of confirm are known to be missing, or when
+// ctx ends.
+func (r *Replicas) Await(ctx context.Context, confirm string) {
+	if ended := r.outages.of(r.slotOf(confirm)); ended != nil {
+		select {
+		case <-ended:
+		case <-ctx.Done():
+		}
+	}
+}
 
 // outages are the times in which replicas are missing: each begins with a write that too few of
 // them have confirmed in time, and ends with a probe that enough of them have confirmed.
@@ -83,61 +185,19 @@ func (o *outages) any() bool {
 	return len(o.ended) > 0
 }
 
-// slotOf names the outage of a slot: all slots of a single server have the same replicas.
-func (c *Client) slotOf(confirm string) string {
-	if _, cluster := c.RDB.(*redis.ClusterClient); cluster {
-		return confirm
-	}
-	return ""
+// WaitFor returns the arguments of a WAIT.
+func WaitFor(replicas int, timeout time.Duration) []any {
+	return []any{"WAIT", replicas, max(1, timeout.Milliseconds())}
 }
 
-// Waits reports whether a write to the slot of confirm is to be confirmed by replicas.
-// ErrNotWritten: it must not be sent.
-func (c *Client) Waits(confirm string) (bool, error) {
+// Lagging returns an error if the reply to a WAIT counts too few replicas.
+func Lagging(wait *redis.Cmd, replicas int) error {
+	n, err := wait.Int()
 	switch {
-	case c.WaitReplicas == 0:
-		return false, nil
-	case c.outages.of(c.slotOf(confirm)) == nil:
-		return true, nil
-	case c.accept:
-		return false, nil
+	case err != nil:
+		return fmt.Errorf("wait for replicas: %w", err)
+	case n < replicas:
+		return fmt.Errorf("%w: %d of %d have the write", ErrReplicas, n, replicas)
 	}
-	return false, ErrNotWritten
-}
-
-// Unconfirmed records that replicas of the slot of confirm are missing if err is ErrReplicas. It
-// returns the error of the write: nil if that is accepted without replicas.
-func (c *Client) Unconfirmed(confirm string, err error) error {
-	if !errors.Is(err, ErrReplicas) {
-		return err
-	}
-	c.outages.begin(c.slotOf(confirm), confirm)
-	if c.accept {
-		return nil
-	}
-	return err
-}
-
-// AcceptsWithoutReplicas reports whether changes are acknowledged while replicas are missing.
-func (c *Client) AcceptsWithoutReplicas() bool { return c.accept }
-
-// CountUnconfirmed counts n changes that are acknowledged without replicas.
-func (c *Client) CountUnconfirmed(n int) {
-	if c.Metrics != nil {
-		c.Metrics.unconfirmed.Add(float64(n))
-	}
-}
-
-// Degraded reports whether replicas are known to be missing.
-func (c *Client) Degraded() bool { return c.outages.any() }
-
-// AwaitReplicas returns when no replicas of the slot of confirm are known to be missing, or when
-// ctx ends.
-func (c *Client) AwaitReplicas(ctx context.Context, confirm string) {
-	if ended := c.outages.of(c.slotOf(confirm)); ended != nil {
-		select {
-		case <-ended:
-		case <-ctx.Done():
-		}
-	}
+	return nil
 }

@@ -131,11 +131,11 @@ func TestWhatAWriteDoesWithoutReplicas(t *testing.T) {
 		{"they are missing", 1, true, false, false, ErrNotWritten},
 		{"they are missing and not needed", 1, true, true, false, nil},
 	} {
-		client := &Client{WaitReplicas: c.replicas, accept: c.accept}
+		r := &Replicas{Want: c.replicas, accept: c.accept, servers: &Servers{}}
 		if c.missing {
-			client.outages.ended = map[string]chan struct{}{"": make(chan struct{})}
+			r.outages.ended = map[string]chan struct{}{"": make(chan struct{})}
 		}
-		if waits, err := client.Waits("key"); waits != c.waits || !errors.Is(err, c.err) {
+		if waits, err := r.Waits("key"); waits != c.waits || !errors.Is(err, c.err) {
 			t.Errorf("%s: a write waits %t, %v; want %t, %v", c.name, waits, err, c.waits, c.err)
 		}
 	}

@@ -21,48 +21,48 @@ var errRestoring = Refused("restoring", "a restore into this Redis is under way,
 	"again, which begins from the start")
 
 // Restoring reports whether a restore has begun and not ended.
-func (c *Client) Restoring(ctx context.Context) (bool, error) {
-	text, err := c.RDB.HGet(ctx, c.InstallationKey(), installedPartitions).Result()
+func (i *Installation) Restoring(ctx context.Context) (bool, error) {
+	text, err := i.rdb.HGet(ctx, i.keys.InstallationKey(), installedPartitions).Result()
 	if errors.Is(err, redis.Nil) {
 		return false, nil
 	}
 	return text == restoringText, Failed(err, "read installation")
 }
 
-// BeginRestore records that a restore by c is under way, in place of one that was. KindConflict: there is an
+// BeginRestore records that a restore by this process is under way, in place of one that was. KindConflict: there is an
 // installation.
-func (c *Client) BeginRestore(ctx context.Context) error {
-	pipe := c.RDB.TxPipeline()
-	pipe.HSetNX(ctx, c.InstallationKey(), installedPartitions, restoringText)
-	got := pipe.HGet(ctx, c.InstallationKey(), installedPartitions)
+func (i *Installation) BeginRestore(ctx context.Context) error {
+	pipe := i.rdb.TxPipeline()
+	pipe.HSetNX(ctx, i.keys.InstallationKey(), installedPartitions, restoringText)
+	got := pipe.HGet(ctx, i.keys.InstallationKey(), installedPartitions)
 	if err := Execute(ctx, pipe); err != nil {
 		return Failed(err, "begin restore")
 	}
 	if got.Val() != restoringText {
 		return Refused("not_empty", "this Redis has an installation since")
 	}
-	if err := c.RDB.HSet(ctx, c.InstallationKey(), restoreNumber, c.Nonce).Err(); err != nil {
+	if err := i.rdb.HSet(ctx, i.keys.InstallationKey(), restoreNumber, i.nonce).Err(); err != nil {
 		return Failed(err, "begin restore")
 	}
-	return c.ConfirmInstallation(ctx)
+	return i.Confirm(ctx)
 }
 
-// EndRestore records the installation of c, which has been restored, with an id of its own. KindConflict: another
+// EndRestore records the installation, which has been restored, with an id of its own. KindConflict: another
 // restore has begun since.
-func (c *Client) EndRestore(ctx context.Context) error {
-	number, err := c.RDB.HGet(ctx, c.InstallationKey(), restoreNumber).Result()
+func (i *Installation) EndRestore(ctx context.Context) error {
+	number, err := i.rdb.HGet(ctx, i.keys.InstallationKey(), restoreNumber).Result()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		return Failed(err, "end restore")
 	}
-	if number != c.Nonce {
+	if number != i.nonce {
 		return errRestoring
 	}
-	pipe := c.RDB.TxPipeline()
-	pipe.HSet(ctx, c.InstallationKey(), installedPartitions, c.Installation().String(), installedID, rand.Text(),
-		InstalledFormats, codec.Version)
-	pipe.HDel(ctx, c.InstallationKey(), restoreNumber)
+	pipe := i.rdb.TxPipeline()
+	pipe.HSet(ctx, i.keys.InstallationKey(), installedPartitions, i.Record(), installedID, rand.Text(),
+		installedFormats, codec.Version)
+	pipe.HDel(ctx, i.keys.InstallationKey(), restoreNumber)
 	if err := Execute(ctx, pipe); err != nil {
 		return Failed(err, "end restore")
 	}
-	return c.ConfirmInstallation(ctx)
+	return i.Confirm(ctx)
 }

@@ -3,6 +3,7 @@ package redisclient
 import (
 	"embed"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -46,4 +47,19 @@ func Prepend(text string) {
 	for _, s := range scripts {
 		s.Script = redis.NewScript(text + s.text)
 	}
+}
+
+// Texts returns the strings of a list that a script has returned.
+func Texts(list any) []string {
+	items, _ := list.([]any)
+	text := make([]string, len(items))
+	for i := range items {
+		switch v := items[i].(type) {
+		case string:
+			text[i] = v
+		case int64:
+			text[i] = strconv.FormatInt(v, 10)
+		}
+	}
+	return text
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -30,41 +31,89 @@ type Server struct {
 	Ahead time.Duration
 }
 
+// Servers are the servers that hold the keys: one, or the masters of a cluster.
+type Servers struct {
+	rdb          redis.UniversalClient
+	failsOver    bool // Options.URL is that of sentinels or a cluster
+	waitReplicas int  // Options.WaitReplicas
+}
+
+// cluster returns the client of a cluster.
+func (s *Servers) cluster() (c *redis.ClusterClient, ok bool) {
+	c, ok = s.rdb.(*redis.ClusterClient)
+	return c, ok
+}
+
+// of returns the client of the server that holds a key. Commands without a key go to it, too.
+func (s *Servers) of(ctx context.Context, key string) (redis.UniversalClient, error) {
+	cluster, ok := s.cluster()
+	if !ok {
+		return s.rdb, nil
+	}
+	master, err := cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return nil, err // not a nil master
+	}
+	return master, nil
+}
+
+// Masters returns the servers that hold the keys, in a stable order.
+func (s *Servers) Masters(ctx context.Context) ([]redis.Cmdable, error) {
+	cluster, ok := s.cluster()
+	if !ok {
+		return []redis.Cmdable{s.rdb}, nil
+	}
+	var mu sync.Mutex
+	var clients []*redis.Client
+	err := cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		clients = append(clients, master)
+		return nil
+	})
+	slices.SortFunc(clients, func(a, b *redis.Client) int { return cmp.Compare(a.Options().Addr, b.Options().Addr) })
+	masters := make([]redis.Cmdable, len(clients))
+	for i, master := range clients {
+		masters[i] = master
+	}
+	return masters, err
+}
+
 // Inspect asks each server that holds keys for its state, and changes nothing. KindUnavailable: one
 // does not answer, or refuses the user.
-func (c *Client) Inspect(ctx context.Context) ([]Server, error) {
-	return c.eachServer(ctx, func(s *Server, master redis.Cmdable) error {
+func (s *Servers) Inspect(ctx context.Context) ([]Server, error) {
+	return s.each(ctx, func(server *Server, master redis.Cmdable) error {
 		settings, err := master.ConfigGet(ctx, "appendfsync").Result()
 		if reply := redis.Error(nil); err != nil && !errors.As(err, &reply) {
 			return err
 		}
-		s.Fsync = settings["appendfsync"]
+		server.Fsync = settings["appendfsync"]
 		at, took, err := readClock(ctx, master)
-		s.RoundTrip, s.Ahead = took, at.redis.Sub(at.local)
+		server.RoundTrip, server.Ahead = took, at.redis.Sub(at.local)
 		return err
 	})
 }
 
-// eachServer returns the servers that hold keys, with the fields of INFO and what ask, unless it is nil, adds.
-func (c *Client) eachServer(ctx context.Context, ask func(*Server, redis.Cmdable) error) ([]Server, error) {
-	masters, err := c.Masters(ctx)
+// each returns the servers that hold keys, with the fields of INFO and what ask, unless it is nil, adds.
+func (s *Servers) each(ctx context.Context, ask func(*Server, redis.Cmdable) error) ([]Server, error) {
+	masters, err := s.Masters(ctx)
 	if err != nil {
 		return nil, Failed(err, "find the servers")
 	}
 	servers := make([]Server, len(masters))
 	for i, master := range masters {
-		s := &servers[i]
+		server := &servers[i]
 		if client, ok := master.(*redis.Client); ok && len(masters) > 1 {
-			s.Addr = client.Options().Addr
+			server.Addr = client.Options().Addr
 		}
 		text, err := master.Info(ctx).Result()
 		if err == nil {
-			s.Info = parseInfo(text)
+			server.Info = parseInfo(text)
 		} else if reply := redis.Error(nil); errors.As(err, &reply) {
 			err = nil
 		}
 		if err == nil && ask != nil {
-			err = ask(s, master)
+			err = ask(server, master)
 		}
 		if err != nil {
 			return nil, Failed(err, "ask for the server")
@@ -73,16 +122,16 @@ func (c *Client) eachServer(ctx context.Context, ask func(*Server, redis.Cmdable
 	return servers, nil
 }
 
-// CheckServer returns KindConflict, "unfit_redis", if a server that holds keys cannot keep what this
+// Check returns KindConflict, "unfit_redis", if a server that holds keys cannot keep what this
 // service promises, whatever its settings are, or if it evicts keys. A server that refuses INFO, as
 // managed stores may, passes.
-func (c *Client) CheckServer(ctx context.Context) error {
-	servers, err := c.eachServer(ctx, nil)
+func (s *Servers) Check(ctx context.Context) error {
+	servers, err := s.each(ctx, nil)
 	if err != nil {
 		return err
 	}
-	for _, s := range servers {
-		if reason := cmp.Or(s.Unfit(), s.Evicts()); reason != "" {
+	for _, server := range servers {
+		if reason := cmp.Or(server.Unfit(), server.Evicts()); reason != "" {
 			return Refused("unfit_redis", reason)
 		}
 	}
@@ -91,23 +140,36 @@ func (c *Client) CheckServer(ctx context.Context) error {
 
 // Risks returns sentences on why a failure of a server may lose acknowledged changes, why it removes
 // them by itself, or why it will soon refuse changes. A server that refuses INFO, as managed stores may, has none.
-func (c *Client) Risks(ctx context.Context) ([]string, error) {
-	servers, err := c.eachServer(ctx, nil)
+func (s *Servers) Risks(ctx context.Context) ([]string, error) {
+	servers, err := s.each(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
 	var found []string
-	if c.failsOver && c.WaitReplicas == 0 { // whether or not INFO is refused or a replica is missing now
+	if s.failsOver && s.waitReplicas == 0 { // whether or not INFO is refused or a replica is missing now
 		found = append(found, unconfirmedRisk)
 	}
-	for _, s := range servers {
-		for _, risk := range s.risks(c.WaitReplicas) {
+	for _, server := range servers {
+		for _, risk := range server.risks(s.waitReplicas) {
 			if !slices.Contains(found, risk) {
 				found = append(found, risk)
 			}
 		}
 	}
 	return found, nil
+}
+
+// MemoryUsed returns the bytes that Redis has allocated, for benchmarks.
+func (s *Servers) MemoryUsed(ctx context.Context) (int64, error) {
+	info, err := s.rdb.InfoMap(ctx, "memory").Result()
+	if err != nil {
+		return 0, fmt.Errorf("read memory: %w", err)
+	}
+	used, err := strconv.ParseInt(info["Memory"]["used_memory"], 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read memory: %w", err)
+	}
+	return used, nil
 }
 
 // unconfirmedRisk is the risk of changes that wait for no replica.

@@ -59,20 +59,20 @@ func TestCheckServer(t *testing.T) {
 	server := redistest.New(t)
 	c := openClient(t, Options{URL: server.URL()})
 	ctx, rdb := t.Context(), server.Client()
-	if err := c.CheckServer(ctx); err != nil {
+	if err := c.Servers.Check(ctx); err != nil {
 		t.Fatal(err)
 	}
 	rdb.ConfigSet(ctx, "maxmemory", "100mb")
-	if err := c.CheckServer(ctx); err != nil {
+	if err := c.Servers.Check(ctx); err != nil {
 		t.Errorf("with a limit and no eviction: %v", err)
 	}
 	rdb.ConfigSet(ctx, "maxmemory-policy", "allkeys-lru")
-	err := c.CheckServer(ctx)
+	err := c.Servers.Check(ctx)
 	if signal.KindOf(err) != signal.KindConflict || !strings.Contains(err.Error(), "set noeviction") {
 		t.Errorf("with eviction: %v", err)
 	}
 	server.Kill()
-	if err := c.CheckServer(ctx); signal.KindOf(err) != signal.KindUnavailable {
+	if err := c.Servers.Check(ctx); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("without a server: %v", err)
 	}
 }
@@ -136,7 +136,7 @@ func TestInstalledRefusesUnfitServers(t *testing.T) {
 		for name, check := range map[string]func() error{
 			"Installed":   func() error { _, err := Installed(t.Context(), o); return err },
 			"Existing":    func() error { _, err := Existing(t.Context(), o); return err },
-			"CheckServer": func() error { return openClient(t, o).CheckServer(t.Context()) },
+			"CheckServer": func() error { return openClient(t, o).Servers.Check(t.Context()) },
 		} {
 			if err := check(); signal.KindOf(err) != signal.KindConflict || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v, want %q", name, err, want)
@@ -189,7 +189,7 @@ func TestRisks(t *testing.T) {
 		var got []string
 		redistest.Eventually(t, func() bool {
 			var err error
-			got, err = c.Risks(t.Context())
+			got, err = c.Servers.Risks(t.Context())
 			return err == nil && len(got) == len(texts)
 		})
 		for i := range texts {
@@ -206,7 +206,7 @@ func TestRisks(t *testing.T) {
 	master.Deny("-info")
 	want("without the right to ask")
 	master.Kill()
-	if _, err := c.Risks(t.Context()); signal.KindOf(err) != signal.KindUnavailable {
+	if _, err := c.Servers.Risks(t.Context()); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("without a server: %v", err)
 	}
 }
@@ -216,7 +216,7 @@ func TestInspect(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.NewCluster(t, 3, "--appendonly", "yes", "--appendfsync", "always")
 	admin := openClient(t, Options{URL: strings.Replace(cluster.URL(), redistest.User+":any@", "", 1)})
-	servers, err := admin.Inspect(t.Context())
+	servers, err := admin.Servers.Inspect(t.Context())
 	if err != nil || len(servers) != 3 {
 		t.Fatalf("%d servers, %v", len(servers), err)
 	}
@@ -227,7 +227,7 @@ func TestInspect(t *testing.T) {
 		}
 	}
 	// A cluster may fail over to replicas that it has not yet.
-	risks, err := admin.Risks(t.Context())
+	risks, err := admin.Servers.Risks(t.Context())
 	if err != nil || len(risks) != 1 || risks[0] != unconfirmedRisk {
 		t.Errorf("risks of a cluster: %q, %v", risks, err)
 	}
@@ -235,23 +235,23 @@ func TestInspect(t *testing.T) {
 	last := cluster.Servers()[2].Client()
 	last.ConfigSet(t.Context(), "maxmemory", "100mb")
 	last.ConfigSet(t.Context(), "maxmemory-policy", "volatile-lru")
-	if err := admin.CheckServer(t.Context()); signal.KindOf(err) != signal.KindConflict {
+	if err := admin.Servers.Check(t.Context()); signal.KindOf(err) != signal.KindConflict {
 		t.Errorf("with one master that evicts: %v", err)
 	}
 
 	server := redistest.New(t)
 	c := openClient(t, Options{URL: server.URL()})
 	server.Deny("-info", "-config")
-	servers, err = c.Inspect(t.Context())
+	servers, err = c.Servers.Inspect(t.Context())
 	if err != nil || len(servers) != 1 || servers[0].Addr != "" || servers[0].Info != nil || servers[0].Fsync != "" {
 		t.Errorf("without rights: %+v, %v", servers, err)
 	}
 	server.Deny("-time")
-	if _, err := c.Inspect(t.Context()); err == nil {
+	if _, err := c.Servers.Inspect(t.Context()); err == nil {
 		t.Error("without the right to read the time")
 	}
 	server.Kill()
-	if _, err := c.Inspect(t.Context()); signal.KindOf(err) != signal.KindUnavailable {
+	if _, err := c.Servers.Inspect(t.Context()); signal.KindOf(err) != signal.KindUnavailable {
 		t.Errorf("without a server: %v", err)
 	}
 }

@@ -31,10 +31,10 @@ func masterOf(slot, n int) int {
 	panic("a slot without a master")
 }
 
-// TestEvenKeys pins the names of new installations.
+// TestEvenKeys pins the tags.
 func TestEvenKeys(t *testing.T) {
 	t.Parallel()
-	k, many := Keys{evenTags(64)}, Keys{evenTags(1024)}
+	k, many := NewKeys(64), NewKeys(1024)
 	for got, want := range map[string]string{
 		k.EventsKey(0):        "{p00-sa}:events",
 		k.EventsKey(7):        "{p07-qb}:events",
@@ -51,16 +51,12 @@ func TestEvenKeys(t *testing.T) {
 			t.Errorf("key is %q, want %q", got, want)
 		}
 	}
-	var former Keys
-	if got := former.OpenKey(100); got != "{p100}:open" {
-		t.Errorf("key is %q", got)
-	}
 }
 
 func TestTagsAreDistinct(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 10, 11, 64, 100, 101, 999, MaxPartitions} {
-		k, seen := Keys{evenTags(n)}, map[string]bool{}
+		k, seen := NewKeys(n), map[string]bool{}
 		for p := range n {
 			seen[k.OpenKey(p)] = true
 		}
@@ -74,7 +70,7 @@ func TestTagsAreDistinct(t *testing.T) {
 func TestMastersHaveEvenShares(t *testing.T) {
 	t.Parallel()
 	for _, partitions := range []int{NewClusterPartitions, 64, 128, 256, MaxPartitions} {
-		k := Keys{evenTags(partitions)}
+		k := NewKeys(partitions)
 		for masters := 3; masters <= 12; masters++ {
 			shares := make([]int, masters)
 			largest := 0
@@ -103,7 +99,7 @@ func TestMastersHaveEvenShares(t *testing.T) {
 func TestSlotsAreThoseOfRedis(t *testing.T) {
 	t.Parallel()
 	node := redistest.NewCluster(t, 1).Nodes()[0]
-	k := Keys{evenTags(5)}
+	k := NewKeys(5)
 	for _, key := range []string{k.EventsKey(0), k.EventsKey(4), k.AccountsKey(), k.MarketStateKey(), k.NodesKey()} {
 		if got, want := slotOf(key), int(node.ClusterKeySlot(t.Context(), key).Val()); got != want {
 			t.Errorf("slot of %s is %d, want %d", key, got, want)

@@ -13,6 +13,7 @@ package redistest
 import (
 	"cmp"
 	"context"
+	encoding "encoding/binary"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -279,3 +280,60 @@ func (s *Server) Log() string {
 	text, _ := os.ReadFile(filepath.Join(s.dir, "log"))
 	return string(text)
 }
+
+// clock returns the environment of a server, and makes its clock's file. It is nil without OwnClocks.
+func (s *Server) clock() []string {
+	library := os.Getenv(clockLibrary)
+	if library == "" {
+		return nil
+	}
+	if _, err := os.Stat(s.clockFile()); err != nil {
+		s.SetClock(0)
+	}
+	return append(os.Environ(), "LD_PRELOAD="+library, clockFile+"="+s.clockFile())
+}
+
+func (s *Server) clockFile() string { return filepath.Join(s.dir, "clock") }
+
+// SetClock lets the server's clock be ahead of that of the machine, or behind if that is negative, from now on,
+// also after a Restart: what TIME answers, the ids of entries and when keys expire. It needs OwnClocks.
+func (s *Server) SetClock(ahead time.Duration) {
+	s.tb.Helper()
+	s.mustBeAProcess()
+	f, err := os.OpenFile(s.clockFile(), os.O_CREATE|os.O_WRONLY, 0o600) // not truncated: the server has mapped it
+	if err == nil {
+		_, err = f.Write(encoding.NativeEndian.AppendUint64(nil, uint64(ahead)))
+		f.Close()
+	}
+	if err != nil {
+		s.tb.Fatalf("set the clock of a server: %v", err)
+	}
+}
+
+// Deny changes the rights of User: commands that the service needs may then be refused.
+func (s *Server) Deny(rules ...string) {
+	s.tb.Helper()
+	s.denied = true
+	if err := s.Client().ACLSetUser(context.Background(), User, rules...).Err(); err != nil {
+		s.tb.Fatalf("change rights: %v", err)
+	}
+}
+
+// checkUser fails the test if the server has refused User something, except after Deny.
+func (s *Server) checkUser() {
+	if s.denied || s.cmd == nil {
+		return
+	}
+	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket, MaxRetries: -1, DialTimeout: time.Second})
+	defer c.Close()
+	refused, _ := c.ACLLog(context.Background(), maxRefused).Result() // none without an answer
+	for _, r := range refused {
+		// The library sends it by sentinels; Redis 7.0, where no right to it can be given, does not know it.
+		if r.Username == User && r.Object != "client|setinfo" {
+			s.tb.Errorf("%s of deploy/redis/users.acl is refused the %s %q", User, r.Reason, r.Object)
+		}
+	}
+}
+
+// maxRefused is how many refusals checkUser reads.
+const maxRefused = 128

@@ -1,15 +1,11 @@
 package redistest
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // User is the user of Redis by whom the service connects in tests. It has the rights of this user in
@@ -51,31 +47,3 @@ func root(tb testing.TB) string {
 	tb.Fatalf("no module is above this directory: %v", err)
 	return ""
 }
-
-// Deny changes the rights of User: commands that the service needs may then be refused.
-func (s *Server) Deny(rules ...string) {
-	s.tb.Helper()
-	s.denied = true
-	if err := s.Client().ACLSetUser(context.Background(), User, rules...).Err(); err != nil {
-		s.tb.Fatalf("change rights: %v", err)
-	}
-}
-
-// checkUser fails the test if the server has refused User something, except after Deny.
-func (s *Server) checkUser() {
-	if s.denied || s.cmd == nil {
-		return
-	}
-	c := redis.NewClient(&redis.Options{Network: "unix", Addr: s.socket, MaxRetries: -1, DialTimeout: time.Second})
-	defer c.Close()
-	refused, _ := c.ACLLog(context.Background(), maxRefused).Result() // none without an answer
-	for _, r := range refused {
-		// The library sends it by sentinels; Redis 7.0, where no right to it can be given, does not know it.
-		if r.Username == User && r.Object != "client|setinfo" {
-			s.tb.Errorf("%s of deploy/redis/users.acl is refused the %s %q", User, r.Reason, r.Object)
-		}
-	}
-}
-
-// maxRefused is how many refusals checkUser reads.
-const maxRefused = 128

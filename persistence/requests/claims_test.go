@@ -21,7 +21,7 @@ import (
 func openNode(t *testing.T, server *redistest.Server, id string) *bench {
 	t.Helper()
 	b := openBench(t, server, redisclient.Options{URL: server.URL(), Partitions: 4, Node: id})
-	if _, err := b.logs.AnnounceNode(t.Context(), id, time.Minute, false); err != nil {
+	if _, err := b.logs.Nodes.AnnounceNode(t.Context(), id, time.Minute, false); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -45,14 +45,14 @@ func TestTheLockOfAnEndedProcessIsVoid(t *testing.T) {
 	storetest.WantError(t, err, signal.KindConflict, "idempotency_in_progress")
 	b.rdb.Persist(ctx, b.replyKey(account, &former)) // it does not end by itself
 	// A node that leaves may still have requests under way.
-	if err := a.logs.LeaveNode(ctx, "a"); err != nil {
+	if err := a.logs.Nodes.LeaveNode(ctx, "a"); err != nil {
 		t.Fatal(err)
 	}
 	_, err = b.store.Claim(ctx, account, next)
 	storetest.WantError(t, err, signal.KindConflict, "idempotency_in_progress")
 
 	// Its announcement expires.
-	if _, err := a.logs.AnnounceNode(ctx, "a", time.Millisecond, false); err != nil {
+	if _, err := a.logs.Nodes.AnnounceNode(ctx, "a", time.Millisecond, false); err != nil {
 		t.Fatal(err)
 	}
 	redistest.Eventually(t, func() bool {
@@ -70,8 +70,8 @@ func TestTheLockOfAnEndedProcessIsVoid(t *testing.T) {
 	}
 	reply := &signal.Reply{ReplyKey: former, Status: 200, Body: []byte("late")}
 	storetest.WantError(t, a.store.SaveReply(ctx, account, reply), signal.KindConflict, "idempotency_in_progress")
-	hooks := deliveries.New(a.logs, a.log)
-	_, err = hooks.Register(ctx, storetest.Webhook(account), 1, reply)
+	hooks := deliveries.New(a.logs.Client, a.log)
+	_, err = hooks.Settings.Register(ctx, storetest.Webhook(account), 1, reply)
 	storetest.WantError(t, err, signal.KindConflict, "idempotency_in_progress")
 	queue := jobs.New(a.store.Client, "a", jobs.Options{})
 	job := signal.Job{ID: signal.NewJobID(), Run: signal.NewRunID(), CreatedAt: time.Now()}
@@ -104,7 +104,7 @@ func TestOneRequestTakesAVoidLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The node is another process by now.
-	if err := a.logs.LeaveNode(t.Context(), "a"); err != nil {
+	if err := a.logs.Nodes.LeaveNode(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
 	openNode(t, server, "a")

@@ -94,7 +94,7 @@ func (s *Store) Claim(ctx context.Context, account signal.AccountID, k signal.Re
 			return nil, nil
 		}
 		var get *redis.StringCmd
-		err = s.Durably(ctx, s.ConfirmKey(p), func(pipe redis.Pipeliner) { get = pipe.Get(ctx, key) })
+		err = s.Durable.Send(ctx, s.ConfirmKey(p), func(pipe redis.Pipeliner) { get = pipe.Get(ctx, key) })
 		if err != nil {
 			return nil, redisclient.Failed(err, "read reply")
 		}
@@ -129,7 +129,7 @@ func (s *Store) void(ctx context.Context, claim string) bool {
 	if len(process) < 2 {
 		return false // of an earlier build
 	}
-	live, err := s.signals.ProcessLive(ctx, process[0], process[1])
+	live, err := s.signals.Nodes.ProcessLive(ctx, process[0], process[1])
 	return err == nil && !live
 }
 
@@ -197,7 +197,7 @@ func (s *Store) SaveReply(ctx context.Context, account signal.AccountID, r *sign
 	key := s.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey))
 	value := append([]byte(signal.Position{}.String()+" "), codec.AppendReply(nil, r)...)
 	lock := codec.AppendReplyLock(nil, &r.ReplyKey)
-	saved, err := s.Change(ctx, s.ConfirmKey(p), replySaveScript, []string{key}, lock, value,
+	saved, err := s.Durable.Change(ctx, s.ConfirmKey(p), replySaveScript, []string{key}, lock, value,
 		eventlog.ReplyRetention.Milliseconds())
 	if err == nil && saved.Val() == int64(0) {
 		return eventlog.ErrClaimLost

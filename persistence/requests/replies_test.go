@@ -119,7 +119,7 @@ func TestReplyWithoutSignal(t *testing.T) {
 func TestWebhookIsStoredWithReply(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	hooks, account := deliveries.New(b.logs, b.log), signal.NewAccountID()
+	hooks, account := deliveries.New(b.logs.Client, b.log), signal.NewAccountID()
 	reply := func(key string) *signal.Reply {
 		k := signal.ReplyKey{Method: "POST", Path: "/v1/webhooks", Key: key}
 		return &signal.Reply{ReplyKey: k, Status: 200, Body: []byte("sealed " + key)}
@@ -130,7 +130,7 @@ func TestWebhookIsStoredWithReply(t *testing.T) {
 			t.Fatalf("claim: %v, %v", r, err)
 		}
 	}
-	if _, err := hooks.Register(t.Context(), storetest.Webhook(account), 1, first); err != nil {
+	if _, err := hooks.Settings.Register(t.Context(), storetest.Webhook(account), 1, first); err != nil {
 		t.Fatal(err)
 	}
 	got, err := b.store.Claim(t.Context(), account, first.ReplyKey)
@@ -140,11 +140,11 @@ func TestWebhookIsStoredWithReply(t *testing.T) {
 	if ttl := b.rdb.PTTL(t.Context(), b.replyKey(account, &first.ReplyKey)).Val(); ttl <= 23*time.Hour || ttl > 24*time.Hour {
 		t.Errorf("the answer is kept for %s", ttl)
 	}
-	_, err = hooks.Register(t.Context(), storetest.Webhook(account), 1, second)
+	_, err = hooks.Settings.Register(t.Context(), storetest.Webhook(account), 1, second)
 	storetest.WantError(t, err, signal.KindConflict, "limit_reached")
 	_, err = b.store.Claim(t.Context(), account, second.ReplyKey)
 	storetest.WantError(t, err, signal.KindConflict, "idempotency_in_progress")
-	if list, err := hooks.Webhooks(t.Context(), account); err != nil || len(list) != 1 {
+	if list, err := hooks.Settings.Webhooks(t.Context(), account); err != nil || len(list) != 1 {
 		t.Errorf("%d webhooks, %v", len(list), err)
 	}
 }

@@ -75,9 +75,7 @@ func TestSchedulesAreKept(t *testing.T) {
 	if err := b.h.RemoveSchedule(ctx, b.account, other.ID); signal.KindOf(err) != signal.KindNotFound {
 		t.Errorf("another account's is removed: %v", err)
 	}
-	if err := b.h.RemoveSchedule(ctx, b.account, first.ID); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.h.RemoveSchedule(ctx, b.account, first.ID))
 	if due, _ := b.due(first.NextRunAt.Add(time.Hour)); len(due) != 1 || due[0].ID != other.ID {
 		t.Errorf("due: %+v", due)
 	}
@@ -140,9 +138,7 @@ func TestOneOfTwoChangesOfAScheduleWins(t *testing.T) {
 	if err != nil || !got.NextRunAt.Equal(one.NextRunAt) || got.MaxOpen != 5 {
 		t.Errorf("read: %+v, %v", got, err)
 	}
-	if err := b.h.RemoveSchedule(ctx, b.account, one.ID); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.h.RemoveSchedule(ctx, b.account, one.ID))
 	if _, err := b.h.ChangeSchedule(ctx, one, true); signal.CodeOf(err) != "schedule_changed" {
 		t.Errorf("a change of a removed one: %v", err)
 	}
@@ -162,27 +158,21 @@ func TestOnlyTheOwnerMovesASchedule(t *testing.T) {
 	if d := cmp.Diff([]signal.Schedule{early}, due); d != "" || !next.Equal(late.NextRunAt) {
 		t.Errorf("due, and next at %v:\n%s", next, d)
 	}
-	former := storetest.Take(t, b.s, 1, "a", time.Minute)
-	if err := b.s.ReleaseLease(ctx, 1, "a", former); err != nil {
-		t.Fatal(err)
-	}
-	epoch := storetest.Take(t, b.s, 1, "b", time.Minute)
+	former := storetest.Take(t, b.s.Leases, 1, "a", time.Minute)
+	storetest.Must(t, b.s.Leases.ReleaseLease(ctx, 1, "a", former))
+	epoch := storetest.Take(t, b.s.Leases, 1, "b", time.Minute)
 	later := early.NextRunAt.Add(time.Hour)
 	if err := b.h.MoveSchedule(ctx, 1, former, early, later); signal.CodeOf(err) != "not_owner" {
 		t.Errorf("a former owner moves: %v", err)
 	}
-	if err := b.h.MoveSchedule(ctx, 1, epoch, early, later); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.h.MoveSchedule(ctx, 1, epoch, early, later))
 	got, err := b.h.Schedule(ctx, b.account, early.ID)
 	if err != nil || !got.NextRunAt.Equal(later) || got.Revision != early.Revision {
 		t.Errorf("moved: %+v, %v", got, err)
 	}
 	// Erasing removes schedules from the set first, and a move must not add them again.
 	member := scheduleMember(late.Account, late.ID)
-	if err := b.s.RDB.ZRem(ctx, b.s.SchedulesDueKey(1), member).Err(); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.s.RDB.ZRem(ctx, b.s.SchedulesDueKey(1), member).Err())
 	if err := b.h.MoveSchedule(ctx, 1, epoch, late, later); signal.CodeOf(err) != "schedule_changed" {
 		t.Errorf("one that is no longer due is moved: %v", err)
 	}
@@ -224,19 +214,15 @@ func TestRoundsOfSchedulesAreRecorded(t *testing.T) {
 	b := newScheduleBench(t)
 	ctx := t.Context()
 	s, other := b.add(storetest.Schedule(b.account)), b.add(storetest.Schedule(b.account))
-	former := storetest.Take(t, b.s, 1, "a", time.Minute)
-	if err := b.s.ReleaseLease(ctx, 1, "a", former); err != nil {
-		t.Fatal(err)
-	}
-	epoch := storetest.Take(t, b.s, 1, "b", time.Minute)
+	former := storetest.Take(t, b.s.Leases, 1, "a", time.Minute)
+	storetest.Must(t, b.s.Leases.ReleaseLease(ctx, 1, "a", former))
+	epoch := storetest.Take(t, b.s.Leases, 1, "b", time.Minute)
 	at := s.NextRunAt
 	record := func(r signal.Round) {
 		t.Helper()
 		at = at.Add(time.Minute)
 		r.At = at
-		if err := b.h.RecordRound(ctx, 1, epoch, s, r); err != nil {
-			t.Fatal(err)
-		}
+		storetest.Must(t, b.h.RecordRound(ctx, 1, epoch, s, r))
 	}
 	check := func(failures, skipped int, e *signal.ScheduleError) {
 		t.Helper()
@@ -279,13 +265,9 @@ func TestRoundsOfSchedulesAreRecorded(t *testing.T) {
 	storetest.WantError(t, err, signal.KindConflict, signal.CodeNotOwner)
 	check(0, 2, first)
 	rounds := b.s.ScheduleRoundsKey(1, b.account)
-	if err := b.s.RDB.HSet(ctx, rounds, roundField(s.ID, roundError), "\x09damaged").Err(); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.s.RDB.HSet(ctx, rounds, roundField(s.ID, roundError), "\x09damaged").Err())
 	check(0, 2, nil)
-	if err := b.h.RemoveSchedule(ctx, b.account, s.ID); err != nil {
-		t.Fatal(err)
-	}
+	storetest.Must(t, b.h.RemoveSchedule(ctx, b.account, s.ID))
 	err = b.h.RecordRound(ctx, 1, epoch, s, signal.Round{At: at, Runs: 1})
 	storetest.WantKind(t, "a round of a removed schedule", err, signal.KindNotFound)
 	if left, err := b.s.RDB.HGetAll(ctx, rounds).Result(); err != nil || len(left) > 0 {
@@ -425,3 +407,10 @@ func TestAScheduleIsAddedWhileOthersAreErased(t *testing.T) {
 		t.Errorf("%d are left, %v", len(list), err)
 	}
 }
+
+func TestStoreInProcess(t *testing.T) {
+	t.Parallel()
+	redistest.RunInProcess(t, 5, nil)
+}
+
+func TestMain(m *testing.M) { storetest.Main(m) }

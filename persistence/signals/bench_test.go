@@ -57,7 +57,7 @@ func BenchmarkScanSignals(b *testing.B) {
 	s := New(eventlog.New(storetest.Client(b, redisclient.Options{URL: server.URL(), Partitions: 1})))
 	l := storetest.Closing(b, eventlog.NewLog(s.Store, eventlog.LogOptions{AppendTimeout: time.Minute}))
 	memory := func() int64 {
-		n, err := s.MemoryUsed(b.Context())
+		n, err := s.Servers.MemoryUsed(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -50,8 +50,15 @@ func (c *compactions) set(p int, v compaction) {
 	c.of[p] = v
 }
 
+// Compactor makes the blocks of the signal logs of owned partitions.
+type Compactor struct {
+	passes
+	blockEntries int
+	compactions  compactions
+}
+
 // covered returns the compaction of a partition, whose signal log has the given state.
-func (s *Store) covered(ctx context.Context, p int, epoch int64, log redisclient.StreamInfo) (compaction, error) {
+func (s *Compactor) covered(ctx context.Context, p int, epoch int64, log redisclient.StreamInfo) (compaction, error) {
 	known, none := s.compactions.get(p), compaction{epoch, log.Added - log.Length}
 	blocks, err := s.RDB.Exists(ctx, s.BlocksKey(p)).Result()
 	if err != nil || blocks == 0 { // they may have been removed
@@ -69,12 +76,9 @@ func (s *Store) covered(ctx context.Context, p int, epoch int64, log redisclient
 		return []byte(v)
 	}
 	lists, weather := field("h"), field("m")
-	switch {
-	case codec.IsLaterBlock(lists) || codec.IsLaterBlock(weather): // a later build goes on with them
+	if codec.IsLaterBlock(lists) || codec.IsLaterBlock(weather) { // a later build goes on with them
 		_, err := s.trimBlocks(ctx, p, log)
 		return compaction{epoch, log.Added}, err
-	case len(lists) == 0 || len(weather) == 0: // an earlier build has made it
-		return none, redisclient.Failed(s.RDB.Del(ctx, s.BlocksKey(p)).Err(), "remove blocks of partition %d", p)
 	}
 	v, ok := codec.ParseDigits(field("n"))
 	if !ok || v > log.Added { // it is of another log
@@ -88,10 +92,9 @@ func (s *Store) covered(ctx context.Context, p int, epoch int64, log redisclient
 // Compact puts the next 10,000 entries of a partition's signal log into a block, if there are
 // as many, and removes the blocks of entries that the log no longer has. It reports whether there may
 // be another block to make. Blocks hold nothing that the log does not: they are read in its place
-// where they continue each other, and made again where they were removed, or where the last one lacks
-// a part, as those of earlier builds do. Blocks of a later build are left to it. KindConflict: another epoch
-// holds the partition.
-func (s *Store) Compact(ctx context.Context, p int, epoch int64) (more bool, err error) {
+// where they continue each other, and made again where they were removed. Blocks of a later build are left to it.
+// KindConflict: another epoch holds the partition.
+func (s *Compactor) Compact(ctx context.Context, p int, epoch int64) (more bool, err error) {
 	info, err := s.ReadInfo(ctx, s.SignalsKey(p))
 	if err != nil {
 		return false, redisclient.Unavailable(err)
@@ -141,7 +144,7 @@ func (s *Store) Compact(ctx context.Context, p int, epoch int64) (more bool, err
 
 // trimBlocks removes the blocks before the first entry of the log, or all if the log does not
 // continue them. It returns the state of those that are left.
-func (s *Store) trimBlocks(ctx context.Context, p int, log redisclient.StreamInfo) (redisclient.StreamInfo, error) {
+func (s *Compactor) trimBlocks(ctx context.Context, p int, log redisclient.StreamInfo) (redisclient.StreamInfo, error) {
 	key := s.BlocksKey(p)
 	blocks, err := s.ReadInfo(ctx, key)
 	switch {
@@ -155,7 +158,7 @@ func (s *Store) trimBlocks(ctx context.Context, p int, log redisclient.StreamInf
 }
 
 // fillBlock returns a block of the entries after a position, or the beginning of it.
-func (s *Store) fillBlock(ctx context.Context, p int, after signal.Position) (*codec.BlockWriter, error) {
+func (s *Compactor) fillBlock(ctx context.Context, p int, after signal.Position) (*codec.BlockWriter, error) {
 	w := codec.NewBlockWriter(after)
 	log := logScan{known: knownTexts{}, f: func(e signal.LogEntry) error {
 		w.Add(&e)
@@ -183,82 +186,4 @@ func (s *Store) fillBlock(ctx context.Context, p int, after signal.Position) (*c
 		err = nil
 	}
 	return w, err
-}
-
-// scanBlocks has r take the entries of a partition's blocks after a position and up to end, as if they were read
-// from the signal log, and returns the position up to which it did. The log has what follows: a block that does
-// not continue the one before it ends them, and so does one that this build cannot read. Damaged
-// blocks are removed, so that the owner makes them again. Those of a later build are left alone.
-func (s *Store) scanBlocks(ctx context.Context, p int, after, end signal.Position, r logReader) (signal.Position, error) {
-	upTo := after
-	log, err := s.ReadInfo(ctx, s.SignalsKey(p))
-	if err != nil {
-		return upTo, redisclient.Unavailable(err)
-	}
-	if !log.Complete || log.First.IsZero() {
-		return upTo, nil
-	}
-	next := func(at signal.Position, unread bool) (bool, error) {
-		if at.Compare(log.First) < 0 || at.Compare(after) <= 0 { // trimmed, or taken before
-			return false, nil
-		}
-		if unread {
-			if err := s.scanEntry(ctx, p, at, r); err != nil {
-				return false, err
-			}
-		}
-		upTo = at
-		return !unread, nil
-	}
-	var buffer []byte
-	first := true
-	err = s.scanStream(ctx, s.BlocksKey(p), "("+after.String(), blocksRead, func(e *redisclient.Entry) error {
-		part := r.part(e)
-		if len(part) == 0 || end.Compare(e.Position) < 0 || log.Generated.Compare(e.Position) < 0 {
-			return errEnd
-		}
-		block, err := codec.OpenBlock(part, buffer)
-		if err != nil {
-			return err
-		}
-		buffer = block.Bytes()
-		// The first one may begin before what is wanted, or be left of several, of which the log has no
-		// entries either.
-		follows := block.After == upTo
-		if first {
-			follows = block.After.Compare(upTo) <= 0 || block.After.Compare(log.First) < 0
-		}
-		if !follows {
-			return errEnd
-		}
-		first = false
-		if err := r.addBlock(block, next); err != nil {
-			return err
-		}
-		upTo = e.Position
-		return nil
-	})
-	switch {
-	case errors.Is(err, errEnd), errors.Is(err, codec.ErrLaterBlock):
-		err = nil
-	case errors.Is(err, codec.ErrBlock):
-		s.Log.Warn("blocks of the signal log are removed, and made again from the log", "component", "persistence",
-			"partition", p, "err", err)
-		err = redisclient.Failed(s.RDB.Del(ctx, s.BlocksKey(p)).Err(), "remove blocks of partition %d", p)
-	}
-	return upTo, err
-}
-
-// scanEntry has r take the entry at a position.
-func (s *Store) scanEntry(ctx context.Context, p int, at signal.Position, r logReader) error {
-	entries, err := s.ReadRange(ctx, s.SignalsKey(p), at.String(), at.String(), 1)
-	if err != nil {
-		return redisclient.Unavailable(err)
-	}
-	for i := range entries {
-		if err := r.add(&entries[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -255,8 +255,7 @@ func TestMarksInBlocks(t *testing.T) {
 	}
 }
 
-// changeBlocks replaces the parts of blocks by what change returns for them. Without parts that are left
-// a block is of an earlier build.
+// changeBlocks replaces the parts of blocks by what change returns for them.
 func (b *blockBench) changeBlocks(change func(i int, part string, packed []byte) []byte) {
 	b.Helper()
 	key := b.store.BlocksKey(0)
@@ -265,9 +264,7 @@ func (b *blockBench) changeBlocks(change func(i int, part string, packed []byte)
 	for i, e := range blocks {
 		values := []any{"n", e.Values["n"]}
 		for _, part := range []string{"h", "m"} {
-			if packed := change(i, part, []byte(e.Values[part].(string))); packed != nil {
-				values = append(values, part, packed)
-			}
+			values = append(values, part, change(i, part, []byte(e.Values[part].(string))))
 		}
 		if err := b.rdb.XAdd(b.Context(), &redis.XAddArgs{Stream: key, ID: e.ID, Values: values}).Err(); err != nil {
 			b.Fatal(err)
@@ -351,25 +348,6 @@ func TestBlocksOfOtherBuilds(t *testing.T) {
 	b.fillLog(blockFirst, 3*entriesABlock)
 	if n := takeOver(); n != 3 {
 		t.Fatalf("%d blocks, want 3", n)
-	}
-
-	// A build without the part for weather has made the last one.
-	b.changeBlocks(func(i int, part string, packed []byte) []byte {
-		if i == 2 && part == "m" {
-			return nil
-		}
-		return packed
-	})
-	agrees("an earlier build has made the last block")
-	if n := b.rdb.XLen(ctx, key).Val(); n != 3 {
-		t.Errorf("a pass leaves %d blocks of the earlier build", n)
-	}
-	if n := takeOver(); n != 3 {
-		t.Errorf("%d blocks are made after the earlier build, want 3", n)
-	}
-	agrees("this build has made them again")
-	if n := takeOver(); n != 0 {
-		t.Errorf("%d blocks are made again though this build has made them", n)
 	}
 
 	// A later build has made both parts of the last one, or changed one of them.

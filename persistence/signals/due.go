@@ -28,16 +28,19 @@ func decodeDue(member string) (signal.RunDue, error) {
 	return signal.RunDue{Account: signal.AccountID(account), Run: signal.RunID(run), Agent: signal.AgentID(agent)}, nil
 }
 
+// Runs reads the runs that are under way.
+type Runs struct{ c *redisclient.Client }
+
 // RunsUnderWay reports whether any run of partition p has not ended.
-func (s *Store) RunsUnderWay(ctx context.Context, p int) (bool, error) {
-	n, err := s.RDB.ZCard(ctx, s.RunsDueKey(p)).Result()
+func (s *Runs) RunsUnderWay(ctx context.Context, p int) (bool, error) {
+	n, err := s.c.RDB.ZCard(ctx, s.c.RunsDueKey(p)).Result()
 	return n > 0, redisclient.Failed(err, "count runs of partition %d", p)
 }
 
 // OverdueRuns returns at most limit runs of partition p whose end should have been recorded
 // before the given time, the oldest first. An unreadable entry is logged and postponed.
-func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
-	found, err := s.RDB.ZRangeByScoreWithScores(ctx, s.RunsDueKey(p), &redis.ZRangeBy{
+func (s *Runs) OverdueRuns(ctx context.Context, p int, before time.Time, limit int) ([]signal.RunDue, error) {
+	found, err := s.c.RDB.ZRangeByScoreWithScores(ctx, s.c.RunsDueKey(p), &redis.ZRangeBy{
 		Min: "-inf", Max: "(" + strconv.FormatInt(before.UnixMilli(), 10), Count: int64(limit)}).Result()
 	if err != nil {
 		return nil, redisclient.Failed(err, "read due runs of partition %d", p)
@@ -47,8 +50,8 @@ func (s *Store) OverdueRuns(ctx context.Context, p int, before time.Time, limit 
 		member, _ := z.Member.(string)
 		due, err := decodeDue(member)
 		if err != nil {
-			s.Log.Error("a due run is not readable", "component", "persistence", "partition", p, "err", err)
-			if err := s.Postpone(ctx, s.RunsDueKey(p), before, member); err != nil {
+			s.c.Log.Error("a due run is not readable", "component", "persistence", "partition", p, "err", err)
+			if err := s.c.Postpone(ctx, s.c.RunsDueKey(p), before, member); err != nil {
 				return nil, err
 			}
 			continue

@@ -14,7 +14,7 @@ import (
 // SignalsAt returns the signals at locations with their current state, in the same order. It is
 // SignalByID for many signals in one round trip. Those that no longer exist are left out;
 // unreadable ones are logged and left out.
-func (s *Store) SignalsAt(
+func (s *Records) SignalsAt(
 	ctx context.Context, account signal.AccountID, at []signal.Location,
 ) ([]*signal.Signal, error) {
 	if len(at) == 0 {
@@ -60,7 +60,7 @@ type manyRead struct {
 	openAt          []int                     // by location: its index in open
 }
 
-func (s *Store) readMany(ctx context.Context, p int, at []signal.Location) *manyRead {
+func (s *Records) readMany(ctx context.Context, p int, at []signal.Location) *manyRead {
 	r := &manyRead{
 		pipe:    s.RDB.Pipeline(),
 		created: make([]*redis.XMessageSliceCmd, len(at)),

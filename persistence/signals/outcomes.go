@@ -4,13 +4,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
-	"math"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
+
+// Outcomes reads the signal log with how signals ended.
+type Outcomes struct{ passes }
 
 // EachRecord calls f for each creation and closing of the account's signals in the signal log
 // after a position, in order, without metadata. It returns the position up to which it has read,
@@ -19,7 +20,7 @@ import (
 //
 // With Options.WaitReplicas f gets only what replicas have, since callers keep it. KindUnavailable:
 // they are missing.
-func (s *Store) EachRecord(
+func (s *Outcomes) EachRecord(
 	ctx context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal),
 ) (signal.Position, error) {
 	wanted, p, upTo := codec.AccountBytes(account), s.Partition(account), after
@@ -55,33 +56,10 @@ func (s *Store) EachRecord(
 	return upTo, err
 }
 
-// errEnd ends a pass over a signal log at what replicas have.
-var errEnd = errors.New("the end of what is read")
-
-// confirmedEnd returns a position up to which replicas have a partition's signal log: its present
-// end. Without Options.WaitReplicas it is behind all entries.
-func (s *Store) confirmedEnd(ctx context.Context, p int) (signal.Position, error) {
-	if s.WaitReplicas == 0 {
-		return signal.Position{MS: math.MaxInt64}, nil
-	}
-	last, err := s.RDB.XRevRangeN(ctx, s.SignalsKey(p), "+", "-", 1).Result()
-	if err != nil {
-		return signal.Position{}, redisclient.Failed(err, "read the end of the signal log of partition %d", p)
-	}
-	if err := s.ConfirmRead(ctx, s.ConfirmKey(p)); err != nil || len(last) == 0 {
-		return signal.Position{}, err
-	}
-	end, ok := signal.ParsePosition(last[0].ID)
-	if !ok {
-		return end, fmt.Errorf("the signal log of partition %d ends at %q", p, last[0].ID)
-	}
-	return end, nil
-}
-
 // EachSignal calls f for each signal whose creation is in a partition's signal log, with its
 // metadata: the closed ones in the order of their closing, then the others in the order of their
 // creation. Unreadable entries are logged and skipped.
-func (s *Store) EachSignal(ctx context.Context, p int, f func(*signal.Signal) error) error {
+func (s *Outcomes) EachSignal(ctx context.Context, p int, f func(*signal.Signal) error) error {
 	open := map[signal.SignalID]*signal.Signal{}
 	var order []signal.SignalID
 	var bad unreadable

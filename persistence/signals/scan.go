@@ -9,9 +9,11 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
+
+// Lists reads the signal log for lists.
+type Lists struct{ passes }
 
 // ScanSignals calls f for each entry of a partition's signal log in order, and then for each open
 // signal whose confidence has changed. It reads the log and the open signals at the same time, so
@@ -19,7 +21,7 @@ import (
 // may or may not include what is written meanwhile: the caller must take that from the event log.
 // An error of f ends the pass, and with Options.WaitReplicas the pass fails unless replicas have what
 // it read. Unreadable entries are logged and skipped.
-func (s *Store) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) error) error {
+func (s *Lists) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	// Redis takes twice as long for the open signals as for the log, which is decoded here
@@ -27,7 +29,7 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) 
 	open := openScan{known: knownTexts{}}
 	opened := make(chan error, 1)
 	go func() {
-		opened <- s.Guarded(func() error { return s.EachOpen(ctx, p, open.add) }, "partition", p)
+		opened <- panics.Catch(s.Log, panics.Log, func() error { return s.EachOpen(ctx, p, open.add) }, "partition", p)
 	}()
 	log := logScan{f: f, known: knownTexts{}}
 	_, err := s.scanLog(ctx, p, signal.Position{}, signal.Position{MS: math.MaxInt64}, &log)
@@ -42,133 +44,9 @@ func (s *Store) ScanSignals(ctx context.Context, p int, f func(signal.LogEntry) 
 		err = f(open.changed[i])
 	}
 	if err == nil {
-		err = s.ConfirmRead(ctx, s.ConfirmKey(p))
+		err = s.Reads.Confirm(ctx, s.ConfirmKey(p))
 	}
 	return err
-}
-
-// logReader takes the entries of a signal log in order, out of blocks or as they are stored.
-type logReader interface {
-	// part returns the part of a stored block that it reads.
-	part(*redisclient.Entry) []byte
-	// addBlock takes the entries of a block for which next returns true. unread is an entry that is not
-	// decoded in the block: next has add called for it.
-	addBlock(b codec.Block, next func(at signal.Position, unread bool) (bool, error)) error
-	add(*redisclient.Entry) error
-}
-
-// scanLog has r take the entries of a partition's signal log after a position and up to end: what blocks have
-// from these, the rest from the log. It returns the position up to which r has taken them, also after
-// an error.
-func (s *Store) scanLog(ctx context.Context, p int, after, end signal.Position, r logReader) (signal.Position, error) {
-	upTo, err := s.scanBlocks(ctx, p, after, end, r)
-	if err != nil {
-		return upTo, err
-	}
-	err = s.scanLogFrom(ctx, p, "("+upTo.String(), func(e *redisclient.Entry) error {
-		if end.Compare(e.Position) < 0 {
-			return errEnd
-		}
-		upTo = e.Position
-		return r.add(e)
-	})
-	if errors.Is(err, errEnd) {
-		err = nil
-	}
-	return upTo, err
-}
-
-// scanLogFrom calls f for each entry of a partition's signal log in order, from a start as for
-// XRANGE.
-func (s *Store) scanLogFrom(ctx context.Context, p int, start string, f func(*redisclient.Entry) error) error {
-	return s.scanStream(ctx, s.SignalsKey(p), start, eventlog.ScanEntries, f)
-}
-
-// scanStream calls f for each entry of a stream in order, from a start as for XRANGE. Redis sends the next
-// count entries while f gets the last ones.
-func (s *Store) scanStream(
-	ctx context.Context, key, start string, count int, f func(*redisclient.Entry) error,
-) error {
-	ctx, cancel := context.WithCancel(ctx)
-	pages, free := make(chan *page, 2), make(chan *page, 2)
-	defer func() { // readPages ends first
-		cancel()
-		for range pages {
-		}
-	}()
-	free <- &page{}
-	free <- &page{}
-	go s.readPages(ctx, key, start, count, pages, free)
-	for page := range pages {
-		if page.err != nil {
-			return redisclient.Unavailable(page.err)
-		}
-		for i := range page.entries {
-			if err := f(&page.entries[i]); err != nil {
-				return err
-			}
-		}
-		free <- page
-	}
-	if err := ctx.Err(); err != nil {
-		return redisclient.Unavailable(err)
-	}
-	return nil
-}
-
-// page is a part of a log, or the error of reading it.
-type page struct {
-	buffer  redisclient.Buffer
-	entries []redisclient.Entry // in buffer
-	err     error
-}
-
-// readPages reads a stream from start on, count entries at a time, into the pages that it takes from
-// free, in order. It closes pages at the end.
-func (s *Store) readPages(
-	ctx context.Context, key, start string, count int, pages chan<- *page, free <-chan *page,
-) {
-	defer close(pages)
-	for {
-		var p *page
-		select {
-		case p = <-free:
-		case <-ctx.Done():
-			return
-		}
-		if !panics.Guard(s.Log, panics.Log, func() {
-			p.entries, p.err = s.ReadRangeInto(ctx, &p.buffer, p.entries, key, start, "+", count)
-		}, "key", key, "from", start) {
-			p.err = panics.ErrPanicked
-		}
-		if p.err == nil && len(p.entries) > 0 {
-			start = "(" + p.entries[len(p.entries)-1].Position.String()
-		}
-		end := p.err != nil || len(p.entries) < count
-		pages <- p // never blocks: the channel has room for all pages
-		if end {
-			return
-		}
-	}
-}
-
-// unreadable counts entries that could not be decoded.
-type unreadable struct {
-	n     int
-	first error
-}
-
-func (s *Store) logUnreadable(p, entries int, err error) {
-	if entries > 0 {
-		s.Log.Error("signals are not readable", "component", "persistence", "partition", p,
-			"entries", entries, "err", err)
-	}
-}
-
-func (u *unreadable) add(err error) {
-	if u.n++; u.n == 1 {
-		u.first = err
-	}
 }
 
 // knownTexts are the accounts and assets of a pass, so that each string is made once.
@@ -289,60 +167,4 @@ func (c *openScan) add(field, value []byte) error {
 		c.changed = append(c.changed, entry)
 	}
 	return nil
-}
-
-// OpenSignals calls f for each open signal of a partition, in no order, without its metadata and
-// with the position of its creation. A signal may come twice. An error of f ends the pass.
-// Unreadable entries are logged and skipped.
-func (s *Store) OpenSignals(
-	ctx context.Context, p int, f func(sig signal.Signal, created signal.Position) error,
-) error {
-	return s.EachOpen(ctx, p, func(field, value []byte) error {
-		open, created, err := codec.DecodeOpen(field, value)
-		if err != nil {
-			s.Log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
-			return nil
-		}
-		return f(open, created)
-	})
-}
-
-// CountOpen returns the number of open signals of a partition.
-func (s *Store) CountOpen(ctx context.Context, p int) (int, error) {
-	n, err := s.RDB.HLen(ctx, s.OpenKey(p)).Result()
-	if err != nil {
-		return 0, redisclient.Failed(err, "count open signals of partition %d", p)
-	}
-	return int(n), nil
-}
-
-// OpenSignalsOf returns the given signals of a partition that are open, without their metadata.
-// Unreadable entries are logged and left out.
-func (s *Store) OpenSignalsOf(ctx context.Context, p int, ids []signal.SignalID) ([]signal.Signal, error) {
-	var list []signal.Signal
-	for len(ids) > 0 {
-		chunk := ids[:min(len(ids), eventlog.ScanEntries)]
-		ids = ids[len(chunk):]
-		fields := make([]string, len(chunk))
-		for i, id := range chunk {
-			fields[i] = codec.OpenField(id)
-		}
-		values, err := s.RDB.HMGet(ctx, s.OpenKey(p), fields...).Result()
-		if err != nil {
-			return nil, redisclient.Failed(err, "read open signals of partition %d", p)
-		}
-		for i, v := range values {
-			value, ok := v.(string)
-			if !ok {
-				continue
-			}
-			open, _, err := codec.DecodeOpen([]byte(fields[i]), []byte(value))
-			if err != nil {
-				s.Log.Error("an open signal is not readable", "component", "persistence", "partition", p, "err", err)
-				continue
-			}
-			list = append(list, open)
-		}
-	}
-	return list, nil
 }

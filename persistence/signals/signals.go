@@ -11,27 +11,19 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // recentClosing is how far back SignalByID searches for a closing that is not announced yet.
 const recentClosing = time.Minute
 
-// Store reads signals and the runs whose end is due.
-type Store struct {
-	*eventlog.Store
-	blockEntries int
-	compactions  compactions
-}
-
-// New returns the signals of the logs of l.
-func New(l *eventlog.Store) *Store { return &Store{Store: l, blockEntries: BlockEntries} }
+// Records reads single signals with their current state.
+type Records struct{ passes }
 
 // SignalByID returns a signal with its current state. created and closed are its positions in
 // the catalogue; a zero closed means that it was open there, although it may be closed by now.
 // KindNotFound: the account has no such signal, or no longer.
-func (s *Store) SignalByID(
+func (s *Records) SignalByID(
 	ctx context.Context, account signal.AccountID, id signal.SignalID, created, closed signal.Position,
 ) (*signal.Signal, error) {
 	p := s.Partition(account)
@@ -70,7 +62,7 @@ func (s *Store) SignalByID(
 }
 
 // recentlyClosed returns record with its closing, which is newer than the catalogue.
-func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal) (*signal.Signal, error) {
+func (s *Records) recentlyClosed(ctx context.Context, p int, record *signal.Signal) (*signal.Signal, error) {
 	unclosed := map[signal.SignalID]*signal.Signal{record.ID: record}
 	if err := s.closeRecently(ctx, p, unclosed); err != nil {
 		return nil, err
@@ -83,7 +75,7 @@ func (s *Store) recentlyClosed(ctx context.Context, p int, record *signal.Signal
 
 // closeRecently adds their closings to records, which are newer than the catalogue, and removes
 // from records those that have one. It reads the log backwards once for all.
-func (s *Store) closeRecently(ctx context.Context, p int, records map[signal.SignalID]*signal.Signal) error {
+func (s *Records) closeRecently(ctx context.Context, p int, records map[signal.SignalID]*signal.Signal) error {
 	if len(records) == 0 {
 		return nil
 	}
@@ -128,7 +120,7 @@ func (s *Store) closeRecently(ctx context.Context, p int, records map[signal.Sig
 }
 
 // Record returns the signal created at a position, as it was then.
-func (s *Store) Record(ctx context.Context, p int, created signal.Position) (*signal.Signal, error) {
+func (s *Records) Record(ctx context.Context, p int, created signal.Position) (*signal.Signal, error) {
 	entries, err := s.ReadRange(ctx, s.SignalsKey(p), created.String(), created.String(), 1)
 	if err != nil {
 		return nil, redisclient.Unavailable(err)

@@ -9,6 +9,9 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
+// Slopes reads the signal log for the fit of weather slopes.
+type Slopes struct{ passes }
+
 // EachWeatherEntry calls f for each creation by a weather run that states a prior, and for each closing of
 // any signal with a result in money, in a partition's signal log after a position, in order. An entry is
 // valid until f returns. It returns the position up to which it has read, also after an error, so that a later
@@ -16,7 +19,7 @@ import (
 //
 // With Options.WaitReplicas f gets only what replicas have, since callers keep it. KindUnavailable:
 // they are missing.
-func (s *Store) EachWeatherEntry(
+func (s *Slopes) EachWeatherEntry(
 	ctx context.Context, p int, after signal.Position, f func(*signal.WeatherEntry),
 ) (signal.Position, error) {
 	end, err := s.confirmedEnd(ctx, p)

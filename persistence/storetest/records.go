@@ -14,7 +14,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/persistence/codec"
-	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
 // Account is an account with a fixed identifier, for records that are compared by their bytes.
@@ -49,15 +48,15 @@ func Noted(account signal.AccountID, text string) signal.Change {
 	return signal.Change{Account: account, Events: []signal.Event{event}}
 }
 
-// FillEvents appends n events of two hours ago to the log of partition 0. at returns the
+// FillEvents appends n events of two hours ago to a log. at returns the
 // position of the i-th.
-func FillEvents(tb testing.TB, rdb redis.UniversalClient, n int) (at func(i int) signal.Position) {
+func FillEvents(tb testing.TB, rdb redis.UniversalClient, log string, n int) (at func(i int) signal.Position) {
 	tb.Helper()
 	header := codec.AppendEvent(nil, &signal.Event{Type: signal.SystemNotification, Account: Account})
 	old := time.Now().Add(-2 * time.Hour).UnixMilli()
 	err := rdb.Eval(tb.Context(), `for i = 0, ARGV[1] - 1 do
 		redis.call('XADD', KEYS[1], string.format('%.0f-0', ARGV[2] + i), 'h', ARGV[3], 'd', i)
-	end`, []string{redisclient.Keys{}.EventsKey(0)}, n, old, header).Err()
+	end`, []string{log}, n, old, header).Err()
 	if err != nil && !errors.Is(err, redis.Nil) {
 		tb.Fatal(err)
 	}

@@ -34,6 +34,14 @@ func Closing[C interface{ Close(context.Context) error }](tb testing.TB, c C) C 
 	return c
 }
 
+// Must fails the test at once unless err is nil.
+func Must(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
 // WantEqual fails unless err is nil and got is want.
 func WantEqual(tb testing.TB, what string, err error, want, got any) {
 	tb.Helper()

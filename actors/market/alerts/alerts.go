@@ -3,8 +3,8 @@
 // notifies once when a level is reached or an alert expires, and whenever a bar closes. A price
 // that reaches no level costs two comparisons, however many alerts there are.
 //
-// Where to read: alerts.go (what ends an alert), index.go (which alerts a price concerns),
-// extremes.go (the lowest and highest price since an alert began).
+// Where to read: alerts.go (what ends an alert), index.go (which alerts a price concerns,
+// and the lowest and highest price since an alert began).
 package alerts
 
 import (

@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence"
 	marketstore "github.com/agentsignal/agentsignal/persistence/market"
+	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
@@ -26,6 +27,9 @@ type bench struct {
 	now    func() time.Time
 	all    bool // simulate all assets, not three of them
 }
+
+// keys are the names of keys in the store of a bench.
+var keys = redisclient.NewKeys(redisclient.NewPartitions)
 
 func newBench(t *testing.T, now func() time.Time) *bench {
 	t.Helper()

@@ -8,8 +8,8 @@
 // in the streams are stored in one step, so nothing is lost or counted twice when the leader changes.
 //
 // Where to read: feeder.go (taking the lease), leadership.go (the loop of a leader), open.go
-// (taking over), work.go (entries of the streams), feeds.go (real sources), unused.go (assets that
-// are given up), builder.go (building bars).
+// (taking over), given.go (entries of the streams), kept.go (the assets of real sources and their goroutines),
+// assetstates.go and builder.go (building bars), writers.go (what is stored).
 package feeder
 
 import (
@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
@@ -40,9 +41,8 @@ type Records interface {
 	Fill(ctx context.Context, epoch int64, series []marketdata.Series) error
 	EachRecent(ctx context.Context, assets []string, tf signal.Timeframe, count int,
 		f func(asset string, bars []marketdata.AssetBar)) error
-	// AppendRound writes ticks as one entry, AppendTicks as an entry each, which earlier builds read as well.
+	// AppendRound writes ticks as one entry.
 	AppendRound(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error
-	AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error
 	ReadTicks(ctx context.Context, stream marketdata.TickStream, after signal.Position, block time.Duration) (
 		entries []marketdata.Entry, more bool, err error)
 	ReadBars(ctx context.Context, after signal.Position, block time.Duration) (
@@ -61,20 +61,20 @@ type Records interface {
 	Settle(ctx context.Context, epoch int64, symbol, refused string, remember time.Duration) error
 }
 
+// DefaultSeed is the seed of a simulated market. The simulated weather that moves its prices has the same.
+const DefaultSeed = 1
+
 // Options configure a Feeder. The zero value of each field but Node works.
 type Options struct {
 	Node    string         // ID of this node; required
 	Sources string         // market.source; default simulated
 	Speed   int64          // market.speed, 1 to 3600: how fast the simulated market runs; default 60
-	Seed    uint64         // of a simulated market that begins; default 1
+	Seed    uint64         // of a simulated market that begins; default DefaultSeed
 	Lease   time.Duration  // how long this node leads without renewal; default 5 s
 	Real    source.Options // how real sources are reached
 	// Weather returns the anomaly that moves the simulated price of a commodity at a time. It must
 	// be deterministic, and may be nil.
 	Weather func(symbol string, at time.Time) float64
-
-	// Rounds reports whether all live nodes read rounds of ticks. It may be nil: they do.
-	Rounds func(ctx context.Context) (bool, error)
 
 	Now     func() time.Time // the service's clock; default time.Now
 	Log     *slog.Logger     // may be nil
@@ -98,7 +98,7 @@ type Feeder struct {
 // New returns a feeder, or an error if an option is not valid.
 func New(store Records, o Options) (*Feeder, error) {
 	o.Sources, o.Speed = cmp.Or(o.Sources, simulated.Name), cmp.Or(o.Speed, 60)
-	o.Seed, o.Lease, o.maxKept = cmp.Or(o.Seed, 1), cmp.Or(o.Lease, 5*time.Second), cmp.Or(o.maxKept, maxKept)
+	o.Seed, o.Lease, o.maxKept = cmp.Or(o.Seed, DefaultSeed), cmp.Or(o.Lease, 5*time.Second), cmp.Or(o.maxKept, maxKept)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -167,6 +167,20 @@ func (f *Feeder) Run(ctx context.Context) error {
 		backoff.Sleep(ctx, wait)
 	}
 	return nil
+}
+
+// real reports whether a venue before the source before in the list may have an asset.
+func (f *Feeder) real(symbol, class, before string) bool {
+	end := slices.Index(f.sources, before)
+	for _, v := range f.venues {
+		if at := slices.Index(f.sources, v.Name()); end >= 0 && at > end {
+			continue
+		}
+		if _, can := v.Symbol(symbol, class); can {
+			return true
+		}
+	}
+	return false
 }
 
 // giveUp releases the lease, so that another node can lead at once.

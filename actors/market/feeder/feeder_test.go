@@ -103,6 +103,9 @@ func (b *bench) drive(c *markettest.Clock, step time.Duration, times int) {
 
 func TestRestartContinuesThePath(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	const steps = 6
 	whole := markettest.NewClock()
 	one := newBench(t, whole.Now)
@@ -176,9 +179,9 @@ func TestAnotherFeederTakesOver(t *testing.T) {
 	b.feed(Options{Node: "second", Lease: 2 * time.Second})
 	rdb := b.server.Client()
 	markettest.Eventually(t, "second feeder", func() bool {
-		return strings.HasPrefix(rdb.Get(t.Context(), "{market}:feeder").Val(), "second ")
+		return strings.HasPrefix(rdb.Get(t.Context(), keys.FeederKey()).Val(), "second ")
 	})
-	epoch, err := rdb.Get(t.Context(), "{market}:feederepoch").Int64()
+	epoch, err := rdb.Get(t.Context(), keys.FeederEpochKey()).Int64()
 	if err != nil {
 		t.Fatal(err)
 	}

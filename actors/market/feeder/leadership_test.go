@@ -31,7 +31,6 @@ type stepStore struct {
 	taken  bool // the lease, by another node
 	writes int  // of all kinds
 	ticks  []marketdata.AssetTick
-	single int // the number of ticks that were written as an entry each
 }
 
 func (s *stepStore) RenewLease(context.Context, string, int64, time.Duration) error {
@@ -50,11 +49,6 @@ func (s *stepStore) Store(_ context.Context, step *marketdata.Step) error {
 	kept.Closed, kept.Live = slices.Clone(step.Closed), slices.Clone(step.Live)
 	s.steps = append(s.steps, kept)
 	return nil
-}
-
-func (s *stepStore) AppendTicks(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
-	s.single += len(ticks)
-	return s.AppendRound(ctx, epoch, ticks)
 }
 
 func (s *stepStore) AppendRound(_ context.Context, _ int64, ticks []marketdata.AssetTick) error {
@@ -152,7 +146,7 @@ func TestLeadershipEndsWithItsLease(t *testing.T) {
 		c, minute := minuteClock()
 		store := &stepStore{taken: true}
 		lead := newStreamLeadership(t, store, c)
-		lead.workTicks([]marketdata.Entry{traded(minute, 10)})
+		lead.given.takeTicks([]marketdata.Entry{traded(minute, 10)})
 		c.Add(pause)
 		for range 2 { // the lease does not count as renewed
 			if err := lead.turn(t.Context()); !errors.Is(err, errLeaseLost) {
@@ -172,7 +166,7 @@ func TestLeadershipEndsIfTheLeaseIsLostWhileItOpens(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFeeder(t, &stepStore{taken: taken}, Options{Node: "n1", Sources: source.Stream})
 			canceled := false
-			err := newLeadership(f, 1, time.Now()).guarded(t.Context(), func(ctx context.Context) error {
+			err := (&lease{Feeder: f, epoch: 1, renewed: time.Now()}).guard(t.Context(), func(ctx context.Context) error {
 				select {
 				case <-ctx.Done():
 					canceled = true
@@ -193,61 +187,13 @@ func TestLeadershipEndsAfterAHalt(t *testing.T) {
 	c, _ := minuteClock()
 	store := &stepStore{}
 	lead := newStreamLeadership(t, store, c)
-	lead.market = simulated.New(60, 1, specsOf("BTC"))
+	lead.setMarket(simulated.New(60, 1, specsOf("BTC")))
 	lead.market.Open(t.Context(), nil, 0, c.Now().UnixMilli())
 	c.Add(time.Minute)
-	if err := lead.turn(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lead.turn(t.Context()))
 	c.Add(time.Minute + time.Second)
 	if err := lead.turn(t.Context()); !errors.Is(err, errHalted) {
 		t.Errorf("got %v, want %v", err, errHalted)
-	}
-}
-
-// Ticks are written in rounds while all live nodes read them. For one that does not and has joined since, the
-// first tick of each asset afterwards names the time that must be made up by bars.
-func TestTicksAreWrittenAsAllNodesReadThem(t *testing.T) {
-	t.Parallel()
-	c, _ := minuteClock()
-	store := &stepStore{}
-	rounds, asked := false, 0
-	ask := func(context.Context) (bool, error) { asked++; return rounds, nil }
-	o := Options{Node: "n1", Sources: source.Stream, Now: c.Now, Rounds: ask}
-	lead := newLeadership(newFeeder(t, store, o), 1, c.Now())
-	publish := func(what string, single bool, missed int64) {
-		t.Helper()
-		if err := lead.turn(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		store.ticks, store.single = nil, 0
-		for range 2 {
-			round := []marketdata.AssetTick{{Asset: "BTC"}, {Asset: "ETH"}}
-			if err := lead.publish(t.Context(), round); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if (store.single == 4) != single || (store.single == 0) == single {
-			t.Errorf("%s: %d of 4 ticks have an entry each", what, store.single)
-		}
-		for i, tick := range store.ticks {
-			if want := missed; i < 2 && tick.Missed != want || i >= 2 && tick.Missed != 0 {
-				t.Errorf("%s: ticks are missed since %d before tick %d of %s", what, tick.Missed, i, tick.Asset)
-			}
-		}
-	}
-	publish("an earlier build is live", true, 0)
-	rounds = true
-	publish("its end is not known yet", true, 0)
-	c.Add(time.Second)
-	publish("all read rounds", false, 0)
-	rounds = false
-	c.Add(time.Second)
-	publish("an earlier build has joined", true, c.Now().UnixMilli()-unreadFor)
-	c.Add(time.Second)
-	publish("it is still live", true, 0)
-	if asked != 4 {
-		t.Errorf("asked %d times, want 4: once a second", asked)
 	}
 }
 
@@ -260,11 +206,9 @@ func TestBarWaitsForLateTicks(t *testing.T) {
 	turn := func(passed time.Duration, entries ...marketdata.Entry) {
 		t.Helper()
 		c.Add(passed)
-		lead.workTicks(entries)
+		lead.given.takeTicks(entries)
 		lead.current = c.Now().UnixMilli()
-		if err := lead.turn(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lead.turn(t.Context()))
 	}
 	late := traded(minute+61_000, 12)
 	late.Fields["time"] = strconv.FormatInt(minute+59_900, 10)
@@ -288,11 +232,9 @@ func TestBarWaitsUntilItsTicksAreRead(t *testing.T) {
 	c.Add(time.Hour)
 	turn := func(current int64, entries ...marketdata.Entry) {
 		t.Helper()
-		lead.workTicks(entries)
+		lead.given.takeTicks(entries)
 		lead.current = current
-		if err := lead.turn(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lead.turn(t.Context()))
 	}
 	turn(minute+60_000+grace-1, traded(minute+1000, 10))
 	if got := store.closed(signal.M1); len(got) != 0 {
@@ -309,17 +251,13 @@ func TestCheckpointIsStoredAtTheEnd(t *testing.T) {
 	c, _ := minuteClock()
 	store := &stepStore{}
 	lead := newStreamLeadership(t, store, c)
-	lead.market = simulated.New(60, 1, specsOf("BTC"))
+	lead.setMarket(simulated.New(60, 1, specsOf("BTC")))
 	lead.market.Open(t.Context(), nil, 0, c.Now().UnixMilli())
 	for range 2 { // the first turn stores a checkpoint, and the next one is due much later
 		c.Add(2 * time.Second)
-		if err := lead.turn(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lead.turn(t.Context()))
 	}
-	if err := lead.finish(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lead.finish())
 	var stored [][]byte
 	for _, s := range store.steps {
 		if s.Checkpoint != nil {
@@ -337,25 +275,19 @@ func TestSuccessorContinuesTheOpenMinute(t *testing.T) {
 	c, minute := minuteClock()
 	store := &stepStore{}
 	first := newStreamLeadership(t, store, c)
-	first.workTicks([]marketdata.Entry{traded(minute+1000, 10), traded(minute+2000, 14)})
-	if err := first.finish(); err != nil {
-		t.Fatal(err)
-	}
+	first.given.takeTicks([]marketdata.Entry{traded(minute+1000, 10), traded(minute+2000, 14)})
+	must(t, first.finish())
 	second := newStreamLeadership(t, store, c)
-	if err := second.open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if want := (signal.Position{MS: minute + 2000}); second.ticksTo != want {
-		t.Errorf("continues after %v, want %v", second.ticksTo, want)
+	must(t, second.open(t.Context()))
+	if want := (signal.Position{MS: minute + 2000}); second.writer.ticksTo != want {
+		t.Errorf("continues after %v, want %v", second.writer.ticksTo, want)
 	}
 	old := traded(minute+3000, 99)
 	old.Fields["time"] = strconv.FormatInt(minute+1500, 10)
-	second.workTicks([]marketdata.Entry{old, traded(minute+30_000, 8)})
+	second.given.takeTicks([]marketdata.Entry{old, traded(minute+30_000, 8)})
 	c.Add(time.Minute + grace*time.Millisecond)
 	second.current = c.Now().UnixMilli()
-	if err := second.turn(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second.turn(t.Context()))
 	store.checkMinute(t, marketdata.Bar{OpenTime: minute, CloseTime: minute + 60_000,
 		Open: 10, High: 14, Low: 8, Close: 8, Volume: 3})
 }
@@ -373,7 +305,7 @@ func TestPositionIsStoredWithTheLastPiece(t *testing.T) {
 			"open": "1", "high": "2", "low": "1", "close": "2"}
 		entries = append(entries, marketdata.Entry{Position: signal.Position{MS: minute, Seq: i}, Fields: fields})
 	}
-	lead.workBars(entries)
+	lead.given.takeBars(entries)
 	if err := lead.turn(t.Context()); !errors.Is(err, errStoreAway) {
 		t.Fatalf("got %v, want %v", err, errStoreAway)
 	}
@@ -388,14 +320,14 @@ func TestAssetsOfStreamsAreBounded(t *testing.T) {
 	c, _ := minuteClock()
 	lead := newStreamLeadership(t, &stepStore{}, c)
 	for i := range assets.Max {
-		if _, skipped := lead.asset("A" + strconv.Itoa(i)); skipped != "" {
+		if _, skipped := lead.given.asset("A" + strconv.Itoa(i)); skipped != "" {
 			t.Fatalf("asset %d is skipped for %q", i, skipped)
 		}
 	}
-	if _, skipped := lead.asset("one more"); skipped != prices.SkipAssets || len(lead.assets) != assets.Max {
-		t.Errorf("skipped for %q, %d assets", skipped, len(lead.assets))
+	if _, skipped := lead.given.asset("one more"); skipped != prices.SkipAssets || len(lead.assets.of) != assets.Max {
+		t.Errorf("skipped for %q, %d assets", skipped, len(lead.assets.of))
 	}
-	if _, skipped := lead.asset("a7"); skipped != "" {
+	if _, skipped := lead.given.asset("a7"); skipped != "" {
 		t.Errorf("a known asset is skipped for %q", skipped)
 	}
 }
@@ -412,8 +344,8 @@ func TestFirstTickIsComparedWithTheBarBeforeIt(t *testing.T) {
 		{"near", 1, 101, true}, {"at once", 0, 99, true}, {"a jump", 1, 5e6, false}, {"a jump down", 1000, 1, false},
 		{"long after", prices.BarLimit(prices.M1, 1) + 1, 5e6, true},
 	} {
-		lead := &leadership{assets: map[string]*assetState{}}
-		a := lead.add(marketdata.Asset{Symbol: "A", Source: source.Stream})
+		states := &assetStates{of: map[string]*assetState{}, writer: &stepWriter{}}
+		a := states.add(marketdata.Asset{Symbol: "A", Source: source.Stream})
 		giveMinutes(a, 20*minute)
 		accepted, _ := a.take(marketdata.Tick{Price: c.price, Time: 20*minute + c.at})
 		if (len(accepted) == 1) != c.want {
@@ -438,20 +370,18 @@ func TestJumpBeforeAGapIsNotConfirmedAfterIt(t *testing.T) {
 		c, minute := minuteClock()
 		store := &stepStore{}
 		lead := newStreamLeadership(t, store, c)
-		a := lead.add(marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1})
+		a := lead.assets.add(marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1})
 		a.given, a.kept = true, true
 		giveMinutes(a, minute)
 		k := source.NewAssetFeed(source.FeedOptions{}, "DOGE", "")
-		lead.feeds = &feeds{kept: map[string]*keptAsset{assets.Fold("DOGE"): {AssetFeed: k}}}
+		lead.kept.feeds = &feeds{kept: map[string]*keptAsset{assets.Fold("DOGE"): {AssetFeed: k}}}
 		deliver := func(missed, at int64, prices ...float64) {
 			t.Helper()
 			d := &source.Delivery{Feed: k, Missed: missed}
 			for i, price := range prices {
 				d.Ticks = append(d.Ticks, marketdata.Tick{Time: at + int64(i), Price: price})
 			}
-			if err := lead.workDelivery(t.Context(), d); err != nil {
-				t.Fatal(err)
-			}
+			must(t, lead.kept.deliver(t.Context(), d))
 		}
 		deliver(0, minute+1, 100, 150)
 		var missed int64
@@ -481,21 +411,19 @@ func TestBarsOfAGapAreStoredBeforeItsTicks(t *testing.T) {
 		c, minute := minuteClock()
 		store := &stepStore{}
 		lead := newStreamLeadership(t, store, c)
-		a := lead.add(marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1})
+		a := lead.assets.add(marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1})
 		a.given, a.kept = true, true
 		giveMinutes(a, minute)
-		lead.step = marketdata.Step{} // without the bars that were given
+		lead.writer.step = marketdata.Step{} // without the bars that were given
 		k := source.NewAssetFeed(source.FeedOptions{}, "DOGE", "")
-		lead.feeds = &feeds{kept: map[string]*keptAsset{assets.Fold("DOGE"): {AssetFeed: k}}}
+		lead.kept.feeds = &feeds{kept: map[string]*keptAsset{assets.Fold("DOGE"): {AssetFeed: k}}}
 		bar := marketdata.Bar{OpenTime: minute, CloseTime: minute + 60_000, Open: 100, High: 101, Low: 99, Close: 100}
 		d := &source.Delivery{Feed: k, Bars: []marketdata.Bar{bar}, UpTo: bar.CloseTime,
 			Ticks: []marketdata.Tick{{Time: bar.CloseTime + 1, Price: 100}}}
 		if missed {
 			d.Missed = minute
 		}
-		if err := lead.workDelivery(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
+		must(t, lead.kept.deliver(t.Context(), d))
 		stored := len(store.steps) > 0 && len(store.steps[0].Closed) > 0
 		if stored != missed || len(store.ticks) != 1 {
 			t.Errorf("%s: the bar is stored: %v, %d ticks", name, stored, len(store.ticks))

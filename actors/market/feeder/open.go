@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
-	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -19,8 +18,8 @@ func (t *leadership) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	t.ticksTo, t.barsTo = state.Ticks, state.Bars
-	t.step.Ticks, t.step.Bars = state.Ticks, state.Bars
+	t.writer.ticksTo, t.writer.barsTo = state.Ticks, state.Bars
+	t.writer.step.Ticks, t.writer.step.Bars = state.Ticks, state.Bars
 	live := make(map[string]marketdata.Live, len(state.Live))
 	for _, l := range state.Live {
 		live[l.Asset] = l
@@ -30,11 +29,11 @@ func (t *leadership) open(ctx context.Context) error {
 	}
 	// Prices from outside win over simulated ones: read which assets have them.
 	if i := slices.Index(t.sources, source.Stream); i >= 0 && i < slices.Index(t.sources, simulated.Name) {
-		if err := t.catchUp(ctx); err != nil {
+		if err := t.given.catchUp(ctx); err != nil {
 			return err
 		}
 	}
-	if err := t.fill(ctx, t.strays(state.Assets)); err != nil {
+	if err := t.writer.fill(ctx, t.strays(state.Assets)); err != nil {
 		return err
 	}
 	if slices.Contains(t.sources, simulated.Name) {
@@ -42,9 +41,8 @@ func (t *leadership) open(ctx context.Context) error {
 			return err
 		}
 	}
-	now := t.o.Now().UnixMilli()
-	t.trimmed = now
-	return t.flush(ctx, now)
+	t.trimmed = t.o.Now().UnixMilli()
+	return t.writer.flush(ctx)
 }
 
 // restore creates the state of assets whose prices come from outside or from real sources.
@@ -52,29 +50,12 @@ func (t *leadership) restore(ctx context.Context, records []marketdata.Asset, li
 	var symbols []string
 	for _, r := range records {
 		if r.Source == source.Stream || t.keeps(&r) {
-			a := t.add(r)
+			a := t.assets.add(r)
 			a.given, a.kept = r.Source != source.Stream, r.Source != source.Stream
 			symbols = append(symbols, r.Symbol)
 		}
 	}
-	recent := make(map[string]*[prices.Timeframes][]marketdata.AssetBar, len(symbols))
-	for _, symbol := range symbols {
-		recent[symbol] = new([prices.Timeframes][]marketdata.AssetBar)
-	}
-	for frame, tf := range signal.Timeframes {
-		err := t.store.EachRecent(ctx, symbols, tf, recentKept[frame], func(asset string, bars []marketdata.AssetBar) {
-			recent[asset][frame] = bars
-		})
-		if err != nil {
-			return err
-		}
-	}
-	for _, symbol := range symbols {
-		a := t.assets[assets.Fold(symbol)]
-		a.filter.Last = live[symbol].Last
-		a.builder.restore(live[symbol].Minute, *recent[symbol])
-	}
-	return nil
+	return t.assets.restore(ctx, symbols, live)
 }
 
 // keeps reports whether the source of an asset is a real one that is configured.
@@ -82,30 +63,12 @@ func (t *leadership) keeps(r *marketdata.Asset) bool {
 	return source.IsVenue(r.Source) && slices.Contains(t.sources, r.Source)
 }
 
-func (t *leadership) catchUp(ctx context.Context) error {
-	for {
-		entries, moreTicks, err := t.readGiven(ctx, t.ticksTo, 0)
-		if err != nil {
-			return err
-		}
-		t.workTicks(entries)
-		bars, moreBars, err := t.readBars(ctx, t.barsTo, 0)
-		if err != nil {
-			return err
-		}
-		t.workBars(bars)
-		if !moreTicks && !moreBars {
-			return nil
-		}
-	}
-}
-
 // strays returns empty series for assets whose source no longer gives them, and removes those
 // without any source.
 func (t *leadership) strays(records []marketdata.Asset) []marketdata.Series {
 	var empty []marketdata.Series
 	for _, r := range records {
-		outside := t.assets[assets.Fold(r.Symbol)] != nil
+		outside := t.assets.of[assets.Fold(r.Symbol)] != nil
 		stays := slices.Contains(t.sources, r.Source) && !outside
 		if r.Source == simulated.Name {
 			stays = stays && !t.real(r.Symbol, r.Class, simulated.Name)
@@ -114,7 +77,7 @@ func (t *leadership) strays(records []marketdata.Asset) []marketdata.Series {
 			continue
 		}
 		if !outside {
-			t.step.Removed = append(t.step.Removed, r.Symbol)
+			t.writer.step.Removed = append(t.writer.step.Removed, r.Symbol)
 		}
 		empty = append(empty, emptySeries(r.Symbol)...)
 	}
@@ -135,7 +98,7 @@ func (t *leadership) simulate(ctx context.Context, state *marketdata.State, live
 	var own []*assets.Spec
 	published := int64(0)
 	for _, k := range t.known {
-		if streamFirst && t.assets[assets.Fold(k.Symbol)] != nil || t.real(k.Symbol, k.Class, simulated.Name) {
+		if streamFirst && t.assets.of[assets.Fold(k.Symbol)] != nil || t.real(k.Symbol, k.Class, simulated.Name) {
 			continue
 		}
 		own = append(own, k)
@@ -158,34 +121,27 @@ func (t *leadership) simulate(ctx context.Context, state *marketdata.State, live
 	}
 	if o.Begun {
 		// If this leadership ends before all series are filled, the next one must not continue the earlier market.
-		forget := marketdata.Step{Epoch: t.epoch, Ticks: t.step.Ticks, Bars: t.step.Bars, Checkpoint: simulated.NoCheckpoint}
+		step := &t.writer.step
+		forget := marketdata.Step{Epoch: t.lease.epoch, Ticks: step.Ticks, Bars: step.Bars, Checkpoint: simulated.NoCheckpoint}
 		if err := t.store.Store(ctx, &forget); err != nil {
 			return err
 		}
 	}
-	if err := t.fill(ctx, o.Fill); err != nil {
+	if err := t.writer.fill(ctx, o.Fill); err != nil {
 		return err
 	}
 	for _, r := range s.Assets() {
-		t.assets[assets.Fold(r.Symbol)] = &assetState{record: r, given: true}
+		t.assets.of[assets.Fold(r.Symbol)] = &assetState{record: r, given: true}
 		if !slices.Contains(state.Assets, r) {
-			t.step.Assets = append(t.step.Assets, r)
+			t.writer.step.Assets = append(t.writer.step.Assets, r)
 		}
 	}
-	if err := t.publish(ctx, o.Ticks); err != nil {
+	if err := t.ticks.write(ctx, o.Ticks); err != nil {
 		return err
 	}
-	t.market = s
-	t.gather(o)
+	t.setMarket(s)
+	t.writer.gather(o)
 	return nil
 }
 
-// fill writes series in pieces that do not block Redis.
-func (t *leadership) fill(ctx context.Context, series []marketdata.Series) error {
-	for chunk := range slices.Chunk(series, fillChunk) {
-		if err := t.store.Fill(ctx, t.epoch, chunk); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (t *leadership) setMarket(m *simulated.Market) { t.market, t.writer.market = m, m }

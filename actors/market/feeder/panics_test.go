@@ -66,7 +66,7 @@ func TestPanicOfARenewalEndsTheLeadership(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFeeder(t, &panickingLease{}, Options{Node: "first", Sources: "stream"})
-		err := newLeadership(f, 1, time.Now()).guarded(t.Context(), func(ctx context.Context) error {
+		err := (&lease{Feeder: f, epoch: 1, renewed: time.Now()}).guard(t.Context(), func(ctx context.Context) error {
 			<-ctx.Done()
 			return nil
 		})
@@ -107,6 +107,9 @@ func (s *panickingStore) AppendRound(ctx context.Context, epoch int64, ticks []m
 
 func TestPanicsEndLeadershipsOnly(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	b := newBench(t, time.Now)
 	store := &panickingStore{Records: b.store}
 	f := newFeeder(t, store, Options{Node: "first", Lease: 2 * time.Second})

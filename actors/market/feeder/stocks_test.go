@@ -91,6 +91,9 @@ func stocks(t *testing.T, now func() time.Time) source.Options {
 
 func TestStocksHavePricesInTheirSessions(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it takes long")
+	}
 	c := markettest.ClockAt(markettest.Instant(t, "2026-11-20T16:00:00Z")) // a Friday, 11:00 in New York
 	b := newBench(t, c.Now)
 	m := b.market(market.Options{Sources: "alpaca"})
@@ -135,9 +138,7 @@ func TestStocksHavePricesInTheirSessions(t *testing.T) {
 	// At the opening the last bar of Friday is recent. It is read because the clock jumped over its
 	// close. The asset was needed in between.
 	monday := markettest.Instant(t, opens).Add(time.Minute)
-	if err := b.store.NoteUse(t.Context(), []string{"AAPL"}, monday); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.store.NoteUse(t.Context(), []string{"AAPL"}, monday))
 	c.Add(monday.Sub(c.Now()))
 	b.await(m, "bars at the opening", "AAPL", signal.H1, func(s market.Snapshot) bool {
 		return s.Bars[len(s.Bars)-1].CloseTime == markettest.Instant(t, "2026-11-20T21:00:00Z").UnixMilli()
@@ -186,7 +187,7 @@ func TestNewsBelongToTheirAssets(t *testing.T) {
 	o.Node = "two"
 	b.feed(o)
 	markettest.Eventually(t, "the second read", func() bool {
-		return b.server.Client().XLen(t.Context(), "{market}:news").Val() >= 8
+		return b.server.Client().XLen(t.Context(), keys.MarketNewsKey()).Val() >= 8
 	})
 	for asset, text := range want {
 		if got := headline(asset); got != text {
@@ -228,9 +229,7 @@ func TestLevelReachedInAGapIsFound(t *testing.T) {
 	// The bar of the second minute reaches the lower level; no tick will.
 	alert := alerts.Alert{Ref: ref, Lower: price + 1 - 5, Upper: price + 100, Frame: signal.M1,
 		Since: start + 600, Expires: start + 3_600_000}
-	if err := m.Alert(t.Context(), "BTC", []alerts.Alert{alert}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Alerts.Alert(t.Context(), "BTC", []alerts.Alert{alert}))
 	b.cut(3 * time.Minute)
 	b.reconnect()
 	now := b.Now().UnixMilli()

@@ -30,9 +30,7 @@ func newStreamBench(t *testing.T) (b *bench, m *market.Market) {
 
 func (b *bench) write(stream string, fields ...any) {
 	b.t.Helper()
-	if err := b.server.Client().XAdd(b.t.Context(), &redis.XAddArgs{Stream: stream, Values: fields}).Err(); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, b.server.Client().XAdd(b.t.Context(), &redis.XAddArgs{Stream: stream, Values: fields}).Err())
 }
 
 // writeHours writes n bars of 1h that end with the last full hour.

@@ -32,9 +32,7 @@ func TestUnneededAssetIsGivenUp(t *testing.T) {
 		return err == nil
 	}
 	b.Add(source.KeepUnused - 2*source.UseEvery)
-	if err := b.store.NoteUse(t.Context(), []string{"BTC"}, b.Now()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.store.NoteUse(t.Context(), []string{"BTC"}, b.Now()))
 	b.Add(3 * source.UseEvery)
 	markettest.Eventually(t, "DOGE is given up", func() bool { return !kept("DOGE") })
 	if !kept("BTC") {
@@ -58,9 +56,7 @@ func TestUnneededAssetMakesRoom(t *testing.T) {
 		return err
 	}
 	for _, asset := range []string{"DOGE", "SOL", "BTC"} {
-		if err := asked(asset); err != nil {
-			t.Fatal(err)
-		}
+		must(t, asked(asset))
 	}
 	e := markettest.RunError(t, asked("LINK"))
 	full := e.RetryAfter == source.FullFor && strings.Contains(e.Message, "too many assets")
@@ -69,9 +65,7 @@ func TestUnneededAssetMakesRoom(t *testing.T) {
 	}
 	for asset, unused := range map[string]time.Duration{"SOL": source.KeepFull, "BTC": 0} {
 		at := b.Now().Add(source.KeepFull + time.Minute - unused)
-		if err := b.store.NoteUse(t.Context(), []string{asset}, at); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.store.NoteUse(t.Context(), []string{asset}, at))
 	}
 	b.Add(source.KeepFull + time.Minute)
 	if err := asked("PEPE"); err != nil {
@@ -89,7 +83,7 @@ func TestListingsAreReadOnEveryNode(t *testing.T) {
 	t.Parallel()
 	b := newExchangeBench(t, "binance,coinbase", "BTCUSDT", "DOGEUSDT", "ETHBTC")
 	m := b.market(market.Options{Sources: "binance,coinbase"})
-	if _, ok := m.Check(t.Context(), "DOGGE"); !ok {
+	if _, ok := m.Assets.Check(t.Context(), "DOGGE"); !ok {
 		t.Error("a coin is refused while no listing is known")
 	}
 	b.feed(b.o)
@@ -99,13 +93,13 @@ func TestListingsAreReadOnEveryNode(t *testing.T) {
 	})
 	m = b.market(market.Options{Sources: "binance,coinbase"}) // which reads them at once
 	markettest.Eventually(t, "the listings are read", func() bool {
-		_, ok := m.Check(t.Context(), "DOGGE")
+		_, ok := m.Assets.Check(t.Context(), "DOGGE")
 		return !ok
 	})
 	for asset, want := range map[string]bool{
 		"DOGE": true, "doge/usd": true, "DOGGE": false, "ETHB": false, "BTC": true, "SOL": false,
 	} {
-		nearest, ok := m.Check(t.Context(), m.Name(asset))
+		nearest, ok := m.Assets.Check(t.Context(), m.Assets.Name(asset))
 		if ok != want || asset == "DOGGE" && !slices.Equal(nearest, []string{"DOGE"}) {
 			t.Errorf("%s: %v, nearest %v", asset, ok, nearest)
 		}
@@ -118,18 +112,18 @@ func TestLateDeliveryIsDropped(t *testing.T) {
 	c, _ := minuteClock()
 	store := &stepStore{}
 	lead := newStreamLeadership(t, store, c)
-	lead.feeds = &feeds{kept: make(map[string]*keptAsset)}
+	lead.kept.feeds = &feeds{kept: make(map[string]*keptAsset)}
 	former := source.NewAssetFeed(source.FeedOptions{}, "DOGE", "")
 	record := &marketdata.Asset{Symbol: "DOGE", Source: "binance", Speed: 1}
 	for name, d := range map[string]source.Delivery{
 		"a history": {Feed: former, Record: record, Reset: true},
 		"an end":    {Feed: former, Err: context.Canceled}, // the store would panic
 	} {
-		if err := lead.workDelivery(t.Context(), &d); err != nil {
+		if err := lead.kept.deliver(t.Context(), &d); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if len(lead.assets) != 0 || store.writes != 0 {
-		t.Errorf("%d assets, %d writes", len(lead.assets), store.writes)
+	if len(lead.assets.of) != 0 || store.writes != 0 {
+		t.Errorf("%d assets, %d writes", len(lead.assets.of), store.writes)
 	}
 }

@@ -3,7 +3,9 @@ package prices
 import (
 	"math"
 
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 const (
@@ -93,4 +95,55 @@ func (f *Filter) Take(t marketdata.Tick, atr float64) (accepted []marketdata.Tic
 	}
 	f.Held = t
 	return nil, skipped
+}
+
+// Reason is why an entry was skipped, or empty if it was not. It is a label of a metric.
+type Reason string
+
+// The reasons.
+const (
+	SkipFields    Reason = "fields"    // a field is missing or unknown
+	SkipAsset     Reason = "asset"     // the name is empty, too long or has control characters
+	SkipNumber    Reason = "number"    // not a plain decimal number
+	SkipPrice     Reason = "price"     // not positive, or absurd
+	SkipVolume    Reason = "volume"    // negative or absurd
+	SkipRange     Reason = "range"     // high or low contradict the other prices
+	SkipTimeframe Reason = "timeframe" // unknown
+	SkipTime      Reason = "time"      // before 2001, in the future, not aligned, or not closed yet
+	SkipOld       Reason = "old"       // older than the newest tick
+	skipJump      Reason = "jump"      // far from the last price, and not confirmed
+	SkipLate      Reason = "late"      // it came after its minute was closed
+	SkipSource    Reason = "source"    // another source gives the asset's prices
+	SkipAssets    Reason = "assets"    // there are too many assets
+	SkipLevel     Reason = "level"     // too far from the price before to be of the same asset
+	SkipForged    Reason = "forged"    // it has fields that only the feeder may set
+)
+
+// Reasons lists them for the metric.
+var Reasons = []Reason{SkipFields, SkipAsset, SkipNumber, SkipPrice, SkipVolume, SkipRange, SkipTimeframe, SkipTime,
+	SkipOld, skipJump, SkipLate, SkipSource, SkipAssets, SkipLevel, SkipForged}
+
+// levelFactor is the maximum ratio of two consecutive prices of the same asset.
+const levelFactor = 4
+
+// Near reports whether two consecutive prices can be of the same asset.
+func Near(a, b float64) bool { return a < levelFactor*b && b < levelFactor*a }
+
+const (
+	// StaleCrypto and staleOther are the maximum ages of the last tick, in milliseconds.
+	StaleCrypto = 30_000
+	staleOther  = 300_000
+	// Tickless is the time without ticks, in milliseconds of market time, after which only bars count.
+	Tickless = 86_400_000
+)
+
+// BarLimit returns how long ago, in milliseconds, the newest bar may have ended.
+func BarLimit(frame int, speed int64) int64 { return strategy.BarAge(FrameMS[frame], speed) }
+
+// TickLimit returns the maximum age of the last tick in milliseconds.
+func TickLimit(class string, speed int64) int64 {
+	if class == assets.Crypto {
+		return max(StaleCrypto/speed, strategy.MinAge)
+	}
+	return max(staleOther/speed, strategy.MinAge)
 }

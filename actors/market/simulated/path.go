@@ -6,6 +6,9 @@ import (
 	"math/rand/v2"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -134,4 +137,82 @@ func roundTo(price, step float64) float64 {
 		return math.Round(price*inverse) / inverse
 	}
 	return math.Round(price/step) * step
+}
+
+// Walk returns n bars of a timeframe of a simulated asset for a seed, from 2020-01-01 UTC on. They
+// follow the process of the simulated market with walkPoints points a bar. Walk returns nil for an
+// unknown asset or timeframe.
+func Walk(seed uint64, asset string, tf signal.Timeframe, n int) []marketdata.Bar {
+	k := assets.Find(asset)
+	frame, ok := prices.FrameOf(tf)
+	if k == nil || !ok {
+		return nil
+	}
+	const begin = 1_577_836_800_000
+	p := newPath(seed, k)
+	step := prices.FrameMS[frame] / walkPoints
+	bars := make([]marketdata.Bar, 0, n)
+	last := roundTo(math.Exp(p.price), p.tick)
+	for i := range n {
+		open := begin + int64(i)*prices.FrameMS[frame]
+		b := marketdata.Bar{OpenTime: open, CloseTime: open + prices.FrameMS[frame], Open: last, High: last, Low: last}
+		for range walkPoints {
+			price, volume := p.step(float64(step) / marketMSPerHour)
+			b.High, b.Low, b.Close = max(b.High, price), min(b.Low, price), price
+			b.Volume += volume
+		}
+		last = b.Close
+		bars = append(bars, b)
+	}
+	return bars
+}
+
+// walkPoints is the number of points in a bar of Walk.
+const walkPoints = 24
+
+// assembler builds the bars of a simulated asset: those of the finest timeframe from the points of its
+// path, and the others from the next finer ones. While the path takes coarse steps there are no fine bars.
+type assembler struct {
+	grid   prices.Grid
+	finest int
+	part   [prices.Timeframes]marketdata.Bar // the open bar of each timeframe; CloseTime is 0 without one
+}
+
+// start sets the finest timeframe that is built from now on. Finer bars that are open go into the
+// coarser ones.
+func (a *assembler) start(finest int) {
+	for frame := prices.M1; frame < finest; frame++ {
+		if a.part[frame].CloseTime != 0 {
+			a.join(frame+1, a.part[frame])
+			a.part[frame] = marketdata.Bar{}
+		}
+	}
+	a.finest = finest
+}
+
+// add adds a point of the path, which must be later than the one before, and passes the bars that
+// end by then to out.
+func (a *assembler) add(ms int64, price, volume float64, out func(frame int, b marketdata.Bar)) {
+	for frame := prices.M1; frame < prices.Timeframes; frame++ {
+		b := a.part[frame]
+		if b.CloseTime == 0 || b.CloseTime > ms {
+			continue
+		}
+		a.part[frame] = marketdata.Bar{}
+		if frame < prices.D1 {
+			a.join(frame+1, b)
+		}
+		out(frame, b)
+	}
+	a.join(a.finest, marketdata.Bar{OpenTime: ms, Open: price, High: price, Low: price, Close: price, Volume: volume})
+}
+
+// join adds part to the open bar of a frame, or opens one with it.
+func (a *assembler) join(frame int, part marketdata.Bar) {
+	if a.part[frame].CloseTime != 0 {
+		prices.Merge(&a.part[frame], &part)
+		return
+	}
+	part.OpenTime, part.CloseTime = a.grid.Interval(frame, part.OpenTime)
+	a.part[frame] = part
 }

@@ -2,9 +2,8 @@
 // tails, their bars and ticks, and news that agree with the regime. For one seed, start and clock it
 // follows one path, however often it is asked or restored from a checkpoint. It does no I/O.
 //
-// Where to read: simulated.go (a market and its clock), path.go (the price process), history.go
-// (steps that get finer towards the present), assembler.go (bars), newswire.go (news),
-// checkpoint.go, walk.go (bars for calibration).
+// Where to read: simulated.go (a market and its clock), path.go (the price process and bars), history.go
+// (steps that get finer towards the present), newswire.go (news), checkpoint.go.
 package simulated
 
 import (

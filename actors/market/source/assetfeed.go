@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
 	"github.com/agentsignal/agentsignal/actors/market/sessions"
-	"github.com/agentsignal/agentsignal/actors/market/source/binance"
 	"github.com/agentsignal/agentsignal/actors/market/source/fetch"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -22,8 +20,6 @@ const (
 	realBars = 1000
 	// shortGap is the longest gap, in milliseconds, that is filled by bars of 1m alone.
 	shortGap = 90 * 60_000
-	// upWithin bounds the time until a venue sends events of an asset.
-	upWithin = 20 * time.Second
 	// An asset moves to another venue after downFor without connection, or silentFor without an event.
 	downFor   = 30 * time.Second
 	silentFor = 90 * time.Second
@@ -42,8 +38,6 @@ const (
 	maxFailedAsks = 3
 	// venueRest is how long an asset is not requested from a venue that failed it.
 	venueRest = 30 * time.Second
-	// maxPending bounds the pending events.
-	maxPending = 20_000
 	// LevelFaults is the number of consecutive prices too far from the close before after which the
 	// history is read again.
 	LevelFaults = 50
@@ -72,7 +66,7 @@ type Delivery struct {
 
 // AssetFeed keeps one asset up to date. It reads the history at a venue, then new prices, and
 // switches to another venue when that one fails. Its timestamps follow the service's clock, its
-// timeouts the monotonic one. All methods but push and recovers belong to the goroutine of Run.
+// timeouts the monotonic one. All methods belong to the goroutine of Run.
 type AssetFeed struct {
 	Symbol, class string
 	o             FeedOptions
@@ -88,28 +82,7 @@ type AssetFeed struct {
 	errs       map[string]error
 	better     <-chan struct{} // closed when a venue before the current one works again
 
-	mu      sync.Mutex
-	pending []binance.Event
-	lost    bool // pending was full
-}
-
-// push adds an event of a venue. It does not wait.
-func (k *AssetFeed) push(e binance.Event) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(k.pending) >= maxPending {
-		k.pending, k.lost = nil, true
-	}
-	k.pending = append(k.pending, e)
-}
-
-// take returns the pushed events; lost reports whether some were dropped.
-func (k *AssetFeed) take() (events []binance.Event, lost bool) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	events, lost = k.pending, k.lost
-	k.pending, k.lost = nil, false
-	return events, lost
+	inbox inbox
 }
 
 func (k *AssetFeed) deliver(ctx context.Context, d Delivery) {
@@ -190,7 +163,6 @@ func (k *AssetFeed) verdict() error {
 var (
 	// errPreferred ends the use of a venue because a preferred one works again.
 	errPreferred = errors.New("a preferred source is back")
-	errDown      = errors.New("the connection is down")
 	errSilent    = errors.New("the source is silent")
 	errLevel     = errors.New("the source gives prices that cannot be true")
 )
@@ -198,10 +170,12 @@ var (
 // serve keeps the asset up to date with one venue until that fails.
 func (k *AssetFeed) serve(ctx context.Context, v Venue) error {
 	symbol, _ := v.Symbol(k.Symbol, k.class)
-	stopProbes := k.probe(ctx, v)
+	probes := &prober{o: &k.o, symbol: k.Symbol, class: k.class, absent: k.absent}
+	var stopProbes func()
+	k.better, stopProbes = probes.start(ctx, v)
 	defer stopProbes()
-	k.take()
-	stop, streams := v.Follow(symbol, k.push)
+	k.inbox.take()
+	stop, streams := v.Follow(symbol, k.inbox.push)
 	if !streams {
 		if err := k.load(ctx, v, symbol); err != nil {
 			return err
@@ -209,42 +183,14 @@ func (k *AssetFeed) serve(ctx context.Context, v Venue) error {
 		return k.ask(ctx, v, symbol)
 	}
 	defer stop()
-	if err := k.awaitUp(ctx); err != nil {
+	if err := k.inbox.awaitUp(ctx); err != nil {
 		return err
 	}
 	up := k.o.Now().UnixMilli()
 	if err := k.load(ctx, v, symbol); err != nil {
 		return err
 	}
-	return k.listen(ctx, v, symbol, up)
-}
-
-// awaitUp waits until a venue sends events of the asset. Later events stay pending.
-func (k *AssetFeed) awaitUp(ctx context.Context) error {
-	deadline := time.NewTimer(upWithin)
-	defer deadline.Stop()
-	for {
-		k.mu.Lock()
-		for i, e := range k.pending {
-			if e.Kind == binance.Up {
-				k.pending = k.pending[i+1:]
-				k.mu.Unlock()
-				return nil
-			}
-			if e.Kind == binance.Refused {
-				k.mu.Unlock()
-				return fetch.ErrUnknown
-			}
-		}
-		k.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-deadline.C:
-			return errDown
-		case <-time.After(workEvery):
-		}
-	}
+	return newListener(k, v, symbol, up).run(ctx)
 }
 
 // load reads the bars that the records lack: all bars, if they hold those of another source.
@@ -298,7 +244,7 @@ func (k *AssetFeed) history(ctx context.Context, v Venue, symbol string, reset b
 		if err != nil {
 			return nil, newest, 0, err
 		}
-		bars := k.sanitize(raw, frame, now)
+		bars := sanitize(raw, frame, now, k.o.Metrics)
 		s := marketdata.Series{Asset: k.Symbol, Timeframe: tf, Reset: reset}
 		for _, b := range bars {
 			if frame > prices.M1 && b.CloseTime > now-askedTwice {
@@ -328,7 +274,7 @@ func (k *AssetFeed) refill(ctx context.Context, v Venue, symbol string) error {
 	if err != nil {
 		return err
 	}
-	bars, missed := k.sanitize(raw, prices.M1, now), k.since()
+	bars, missed := sanitize(raw, prices.M1, now, k.o.Metrics), k.since()
 	k.noteBars(bars)
 	k.deliver(ctx, Delivery{Bars: bars, Missed: missed, UpTo: k.newest[prices.M1]})
 	return nil
@@ -382,7 +328,7 @@ func (k *AssetFeed) ask(ctx context.Context, v Venue, symbol string) error {
 			continue
 		}
 		failed = 0
-		bars := k.sanitize(raw, prices.M1, now)
+		bars := sanitize(raw, prices.M1, now, k.o.Metrics)
 		k.noteBars(bars)
 		if session == sessions.Always && now-k.newest[prices.M1] > quietFor {
 			return errSilent

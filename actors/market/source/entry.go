@@ -25,31 +25,34 @@ const (
 	futureMS = 5_000
 )
 
-// ParseTick returns a tick from an entry of a stream of ticks. Asset is the name as written. Source is the field
-// of one of our own ticks, and Stream for a tick from outside, which must not pass for a source.
+// ParseTick returns a tick from an entry of a stream of ticks. Asset is the name as written. Source is that of
+// one of our own ticks, and Stream for a tick from outside, which must not pass for a source.
 func ParseTick(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
-	if e.Tick != nil {
+	switch {
+	case e.Tick != nil:
 		t = *e.Tick
-	} else if t, skipped = parseTickFields(stream, e); skipped != "" {
+	case stream == marketdata.OwnTicks:
+		skipped = prices.SkipFields // a round that cannot be read
+	default:
+		t, skipped = parseTickFields(e)
+	}
+	if skipped != "" {
 		return t, skipped
 	}
 	return t, checkStreamTick(stream, &t, e.Position.MS)
 }
 
-// parseTickFields decodes the fields of an entry. checkStreamTick checks their values.
-func parseTickFields(stream marketdata.TickStream, e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
-	source, named := e.Fields["source"]
-	missed, gap := e.Fields["missed"]
-	switch {
-	case !onlyHas(e.Fields, tickFields), stream == marketdata.OwnTicks && !named:
+// parseTickFields decodes the fields of an entry from outside. checkStreamTick checks their values.
+func parseTickFields(e *marketdata.Entry) (t marketdata.AssetTick, skipped prices.Reason) {
+	if !onlyHas(e.Fields, tickFields) {
 		return t, prices.SkipFields
-	case stream == marketdata.GivenTicks && (named || gap):
-		return t, prices.SkipForged
+	}
+	for _, own := range ownFields {
+		if _, ok := e.Fields[own]; ok {
+			return t, prices.SkipForged
+		}
 	}
 	t.Source, t.Time = Stream, e.Position.MS
-	if named {
-		t.Source = source
-	}
 	if t.Asset, t.Price, skipped = nameAndNumber(e.Fields, "price"); skipped != "" {
 		return t, skipped
 	}
@@ -59,12 +62,7 @@ func parseTickFields(stream marketdata.TickStream, e *marketdata.Entry) (t marke
 		}
 	}
 	if text, ok := e.Fields["time"]; ok {
-		if t.Time, skipped = parseTime(text); skipped != "" {
-			return t, skipped
-		}
-	}
-	if gap {
-		t.Missed, skipped = parseTime(missed)
+		t.Time, skipped = parseTime(text)
 	}
 	return t, skipped
 }
@@ -86,9 +84,10 @@ func checkStreamTick(stream marketdata.TickStream, t *marketdata.AssetTick, ms i
 	return ""
 }
 
-// The fields of entries of ticks and of bars.
+// The fields of entries of ticks and of bars, and those by which an entry of ticks would pass for one of ours.
 var (
-	tickFields = []string{"asset", "price", "volume", "time", "source", "missed"}
+	tickFields = append([]string{"asset", "price", "volume", "time"}, ownFields...)
+	ownFields  = []string{"source", "missed"}
 	barFields  = []string{"asset", "timeframe", "open_time", "open", "high", "low", "close", "volume"}
 )
 
@@ -241,4 +240,67 @@ func parseTime(text string) (int64, prices.Reason) {
 		return 0, prices.SkipTime
 	}
 	return int64(ms), ""
+}
+
+// sanitize returns the bars that are closed, plausible and in order, and counts the others in metrics.
+func sanitize(bars []marketdata.Bar, frame int, now int64, metrics *Metrics) []marketdata.Bar {
+	kept := make([]marketdata.Bar, 0, len(bars))
+	usual := usualPrice(bars)
+	for i, b := range bars {
+		if i == len(bars)-1 && b.CloseTime > now {
+			break // still open
+		}
+		if r := checkBar(&b, frame, now); r != "" {
+			metrics.Skip(r)
+			continue
+		}
+		if n := len(kept); n > 0 && b.OpenTime <= kept[n-1].OpenTime {
+			if b.OpenTime == kept[n-1].OpenTime {
+				kept[n-1] = b // the later copy
+			} else {
+				metrics.Skip(prices.SkipOld)
+			}
+			continue
+		}
+		before := usual
+		if n := len(kept); n > 0 {
+			before = kept[n-1].Close
+		}
+		if frame < prices.D1 && !prices.Near(b.Close, before) {
+			metrics.Skip(prices.SkipLevel)
+			continue
+		}
+		kept = append(kept, b)
+	}
+	return kept
+}
+
+// usualPrice returns the median close of the first bars, so that a single bad one does not
+// discredit all others.
+func usualPrice(bars []marketdata.Bar) float64 {
+	var closes []float64
+	for _, b := range bars[:min(len(bars), 21)] {
+		if validPrice(b.Close) {
+			closes = append(closes, b.Close)
+		}
+	}
+	if len(closes) == 0 {
+		return 0
+	}
+	slices.Sort(closes)
+	return closes[len(closes)/2]
+}
+
+// checkBar returns why a bar cannot be true, or an empty reason.
+func checkBar(b *marketdata.Bar, frame int, now int64) prices.Reason {
+	step := prices.FrameMS[frame]
+	if skipped := checkBarPrices(b); skipped != "" {
+		return skipped
+	}
+	switch {
+	case b.OpenTime < 0 || b.OpenTime > now || b.OpenTime%step != 0,
+		b.CloseTime != b.OpenTime+step || b.CloseTime > now+futureMS:
+		return prices.SkipTime
+	}
+	return ""
 }

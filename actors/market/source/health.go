@@ -131,8 +131,7 @@ func checkVenue(ctx context.Context, c *HealthCheck, o Options, now func() time.
 		c.Note = err.Error()
 		return
 	}
-	k := &AssetFeed{}
-	bars = k.sanitize(bars, prices.M1, current.UnixMilli())
+	bars = sanitize(bars, prices.M1, current.UnixMilli(), nil)
 	if len(bars) == 0 {
 		c.Note = "no bar of " + symbol + " can be used"
 		return

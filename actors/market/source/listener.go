@@ -2,6 +2,8 @@ package source
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/prices"
@@ -10,37 +12,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
-
-// listen delivers the events of a venue until that fails. up is when it connected.
-func (k *AssetFeed) listen(ctx context.Context, v Venue, symbol string, up int64) error {
-	now, minute := time.Now(), up-up%prices.FrameMS[prices.M1]
-	s := listener{AssetFeed: k, v: v, symbol: symbol, lastEvent: now, lastTrade: now, partial: minute}
-	timer := time.NewTicker(workEvery)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-k.better:
-			return errPreferred
-		case <-timer.C:
-		}
-		events, lost := k.take()
-		if lost {
-			k.o.Log.Warn("prices came too fast", "source", v.Name(), "asset", k.Symbol)
-			events = append([]binance.Event{{Kind: binance.Up}}, events...)
-		}
-		for i := range events {
-			if err := s.handle(ctx, &events[i]); err != nil {
-				return err
-			}
-		}
-		s.flush(ctx)
-		if err := s.check(ctx); err != nil {
-			return err
-		}
-	}
-}
 
 // listener handles the events of an asset that a venue sends.
 type listener struct {
@@ -58,6 +29,41 @@ type listener struct {
 	failed  int       // consecutive failures of that
 	bars    []marketdata.Bar
 	ticks   []marketdata.Tick
+}
+
+// newListener returns a listener to a venue that connected at the time up.
+func newListener(k *AssetFeed, v Venue, symbol string, up int64) *listener {
+	now, minute := time.Now(), up-up%prices.FrameMS[prices.M1]
+	return &listener{AssetFeed: k, v: v, symbol: symbol, lastEvent: now, lastTrade: now, partial: minute}
+}
+
+// run delivers the events of the venue until that fails.
+func (s *listener) run(ctx context.Context) error {
+	timer := time.NewTicker(workEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-s.better:
+			return errPreferred
+		case <-timer.C:
+		}
+		events, lost := s.inbox.take()
+		if lost {
+			s.o.Log.Warn("prices came too fast", "source", s.v.Name(), "asset", s.Symbol)
+			events = append([]binance.Event{{Kind: binance.Up}}, events...)
+		}
+		for i := range events {
+			if err := s.handle(ctx, &events[i]); err != nil {
+				return err
+			}
+		}
+		s.flush(ctx)
+		if err := s.check(ctx); err != nil {
+			return err
+		}
+	}
 }
 
 func (s *listener) handle(ctx context.Context, e *binance.Event) error {
@@ -146,6 +152,22 @@ func (s *listener) onTick(ctx context.Context, t marketdata.Tick, now int64) err
 	return nil
 }
 
+// checkTick returns why a trade cannot be true, or an empty reason.
+func (s *listener) checkTick(t *marketdata.Tick, now int64) prices.Reason {
+	if skipped := checkTick(t, now); skipped != "" {
+		return skipped
+	}
+	switch {
+	case t.Time < s.ticked:
+		return prices.SkipOld
+	case s.level > 0 && !prices.Near(t.Price, s.level):
+		s.faults++
+		return prices.SkipLevel
+	}
+	s.faults = 0
+	return ""
+}
+
 func (s *listener) flush(ctx context.Context) {
 	if len(s.bars)+len(s.ticks) == 0 {
 		return
@@ -179,11 +201,81 @@ func (s *listener) check(ctx context.Context) error {
 		return nil
 	}
 	s.failed = 0
-	bars := s.sanitize(raw, prices.M1, now)
+	bars := sanitize(raw, prices.M1, now, s.o.Metrics)
 	if len(bars) == 0 && late > 10*prices.FrameMS[prices.M1] {
 		return errSilent
 	}
 	s.noteBars(bars)
 	s.deliver(ctx, Delivery{Bars: bars, Missed: s.madeUp(), UpTo: s.newest[prices.M1]})
 	return nil
+}
+
+const (
+	// upWithin bounds the time until a venue sends events of an asset.
+	upWithin = 20 * time.Second
+	// maxPending bounds the pending events.
+	maxPending = 20_000
+)
+
+var errDown = errors.New("the connection is down")
+
+// inbox holds the pending events of an asset. It is safe for concurrent use.
+type inbox struct {
+	mu      sync.Mutex
+	pending []binance.Event
+	lost    bool // pending was full
+}
+
+// push adds an event of a venue. It does not wait.
+func (b *inbox) push(e binance.Event) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.pending) >= maxPending {
+		b.pending, b.lost = nil, true
+	}
+	b.pending = append(b.pending, e)
+}
+
+// take returns the pushed events; lost reports whether some were dropped.
+func (b *inbox) take() (events []binance.Event, lost bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	events, lost = b.pending, b.lost
+	b.pending, b.lost = nil, false
+	return events, lost
+}
+
+// awaitUp waits until a venue sends events of the asset. Later events stay pending.
+func (b *inbox) awaitUp(ctx context.Context) error {
+	deadline := time.NewTimer(upWithin)
+	defer deadline.Stop()
+	for {
+		up, err := b.connected()
+		if up || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline.C:
+			return errDown
+		case <-time.After(workEvery):
+		}
+	}
+}
+
+// connected reports whether the venue has sent that it is connected.
+func (b *inbox) connected() (bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, e := range b.pending {
+		switch e.Kind {
+		case binance.Up:
+			b.pending = b.pending[i+1:]
+			return true, nil
+		case binance.Refused:
+			return false, fetch.ErrUnknown
+		}
+	}
+	return false, nil
 }

@@ -23,28 +23,34 @@ const (
 	probedBars = 10
 )
 
-// probe closes k.better once a venue before v works again, until stop is called.
-func (k *AssetFeed) probe(ctx context.Context, v Venue) (stop func()) {
+// prober probes the venues before the current one of an asset.
+type prober struct {
+	o             *FeedOptions
+	symbol, class string
+	absent        map[string]bool // venues that do not have the asset
+}
+
+// start returns a channel that is closed once a venue before v works again, unless stop is called.
+func (p *prober) start(ctx context.Context, v Venue) (better <-chan struct{}, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	better := make(chan struct{})
-	k.better = better
+	works := make(chan struct{})
 	var group sync.WaitGroup
 	var once sync.Once
-	for _, other := range k.o.Venues {
+	for _, other := range p.o.Venues {
 		if other.Name() == v.Name() {
 			break
 		}
-		if symbol, can := other.Symbol(k.Symbol, k.class); can && !k.absent[other.Name()] {
+		if symbol, can := other.Symbol(p.symbol, p.class); can && !p.absent[other.Name()] {
 			group.Go(func() {
-				panics.Guard(k.o.Log, panics.Source, func() {
-					if k.recovers(ctx, other, symbol) {
-						once.Do(func() { close(better) })
+				panics.Guard(p.o.Log, panics.Source, func() {
+					if p.recovers(ctx, other, symbol) {
+						once.Do(func() { close(works) })
 					}
-				}, "source", other.Name(), "asset", k.Symbol)
+				}, "source", other.Name(), "asset", p.symbol)
 			})
 		}
 	}
-	return func() {
+	return works, func() {
 		cancel()
 		group.Wait()
 	}
@@ -52,7 +58,7 @@ func (k *AssetFeed) probe(ctx context.Context, v Venue) (stop func()) {
 
 // recovers returns true once a venue has worked for long enough, including its stream if it has
 // one, or false when ctx ends.
-func (k *AssetFeed) recovers(ctx context.Context, v Venue, symbol string) bool {
+func (p *prober) recovers(ctx context.Context, v Venue, symbol string) bool {
 	var up, fell atomic.Bool
 	stop, streams := v.Follow(symbol, func(e binance.Event) {
 		switch e.Kind {
@@ -68,9 +74,9 @@ func (k *AssetFeed) recovers(ctx context.Context, v Venue, symbol string) bool {
 	}
 	var since time.Time
 	for backoff.Sleep(ctx, probeEvery) {
-		now := k.o.Now().UnixMilli()
+		now := p.o.Now().UnixMilli()
 		bars, err := v.Bars(ctx, symbol, signal.M1, now-probedBars*prices.FrameMS[prices.M1], now)
-		well := err == nil && len(k.sanitize(bars, prices.M1, now)) > 0 && (!streams || up.Load() && !fell.Swap(false))
+		well := err == nil && len(sanitize(bars, prices.M1, now, p.o.Metrics)) > 0 && (!streams || up.Load() && !fell.Swap(false))
 		switch {
 		case !well:
 			since = time.Time{}

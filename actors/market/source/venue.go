@@ -10,7 +10,7 @@
 // Everything from outside is checked, and counted if it is refused because it cannot be true.
 //
 // Where to read: venue.go (venues and their symbols), assetfeed.go, listener.go and probe.go (one
-// asset), sanitize.go and entry.go (checks), news.go, listing.go (which assets a venue has),
+// asset), entry.go (checks), news.go, listing.go (which assets a venue has),
 // demand.go (which assets are kept), health.go (whether sources work).
 package source
 

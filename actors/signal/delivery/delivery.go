@@ -5,6 +5,7 @@ package delivery
 
 import (
 	"time"
+	"unicode/utf8"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -109,6 +110,17 @@ const (
 	// MaxEarlierBody is the limit for the bodies of all attempts but the last.
 	MaxEarlierBody = 1 << 10
 )
+
+// CutText returns at most the first n bytes of s, without a part of a character.
+func CutText(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
+}
 
 // Query selects deliveries of a webhook. A zero member does not filter.
 type Query struct {

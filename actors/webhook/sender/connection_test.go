@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -19,77 +20,25 @@ import (
 	"github.com/agentsignal/agentsignal/actors/panics"
 )
 
-// countingServer answers every request on every connection with the next of answers, the
-// last one again and again. It counts connections and requests.
-type countingServer struct {
-	url string
-
-	mu          sync.Mutex
-	answers     []string
-	connections int
-	requests    int
-	open        int
-}
-
-func newCountingServer(t *testing.T, answers ...string) *countingServer {
+// newCountingServer answers every request on every connection with the same answer, and counts both.
+func newCountingServer(t *testing.T, answer string) (url string, connections, requests *atomic.Int32) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	s := &countingServer{url: "http://" + ln.Addr().String() + "/hook", answers: answers}
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go s.serve(conn)
+	connections, requests = new(atomic.Int32), new(atomic.Int32)
+	url = newRawServer(t, func(c *rawConn) {
+		connections.Add(1)
+		for c.readRequest() {
+			requests.Add(1)
+			c.write(answer)
 		}
-	}()
-	return s
-}
-
-func (s *countingServer) note(f func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f()
-}
-
-func (s *countingServer) serve(conn net.Conn) {
-	defer conn.Close()
-	s.note(func() { s.connections++; s.open++ })
-	defer s.note(func() { s.open-- })
-	r := bufio.NewReader(conn)
-	for {
-		request, err := http.ReadRequest(r)
-		if err != nil {
-			return
-		}
-		io.Copy(io.Discard, request.Body)
-		var answer string
-		s.note(func() {
-			answer = s.answers[min(s.requests, len(s.answers)-1)]
-			s.requests++
-		})
-		if _, err := io.WriteString(conn, answer); err != nil {
-			return
-		}
-	}
-}
-
-func (s *countingServer) counts() (connections, requests, open int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.connections, s.requests, s.open
+	})
+	return url, connections, requests
 }
 
 const okAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 func TestConnectionsAreUsedAgainAfterWholeAnswers(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	for _, want := range []struct {
 		name, answer string
 		status       int
 		connections  int // for three attempts
@@ -102,39 +51,19 @@ func TestConnectionsAreUsedAgainAfterWholeAnswers(t *testing.T) {
 		{"that says close", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", 200, 3},
 		{"of HTTP/1.0", "HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nok", 200, 3},
 		{"with more behind it", okAnswer + "HTTP/1.1 500 Not Asked For\r\nContent-Length: 0\r\n\r\n", 200, 3},
+		{"with as long a body as is read", "HTTP/1.1 200 OK\r\nContent-Length: 65535\r\n\r\n" +
+			strings.Repeat("x", maxBodyRead-1), 200, 1},
 		{"with a long body", "HTTP/1.1 200 OK\r\nContent-Length: 70000\r\n\r\n" + strings.Repeat("x", 70_000), 200, 3},
 	} {
-		server := newCountingServer(t, c.answer)
+		url, connections, requests := newCountingServer(t, want.answer)
 		sender := newSender(t, Options{})
 		for range 3 {
-			if r := sender.Send(t.Context(), anAttempt(server.url)); r.Status != c.status {
-				t.Errorf("an answer %s: %+v", c.name, r)
+			if r := sender.Send(t.Context(), anAttempt(url)); r.Status != want.status {
+				t.Errorf("an answer %s: %+v", want.name, r)
 			}
 		}
-		if connections, requests, _ := server.counts(); connections != c.connections || requests != 3 {
-			t.Errorf("an answer %s: %d connections for %d requests", c.name, connections, requests)
-		}
-	}
-}
-
-func TestAHeaderIsReadWithinItsLimit(t *testing.T) {
-	t.Parallel()
-	long := func(n int) string {
-		return "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", n) + "\r\nContent-Length: 2\r\n\r\nok"
-	}
-	interim := "HTTP/1.1 103 Early Hints\r\nX: " + strings.Repeat("x", 1000) + "\r\n\r\n"
-	for _, c := range []struct {
-		name, answer string
-		ok           bool
-	}{
-		{"near the limit", long(maxHeaderBytes - 200), true},
-		{"beyond it", long(maxHeaderBytes), false},
-		{"beyond it by interim answers", strings.Repeat(interim, 40) + okAnswer, false},
-	} {
-		server := newCountingServer(t, c.answer)
-		r := newSender(t, Options{}).Send(t.Context(), anAttempt(server.url))
-		if ok := r.Error == ""; ok != c.ok || !ok && r.Error != "connection failed" {
-			t.Errorf("a header %s: %+v", c.name, r)
+		if c, n := int(connections.Load()), requests.Load(); c != want.connections || n != 3 {
+			t.Errorf("an answer %s: %d connections for %d requests", want.name, c, n)
 		}
 	}
 }
@@ -174,9 +103,9 @@ func TestUnusedConnectionsAreFew(t *testing.T) {
 
 func TestOldConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
-	server := newCountingServer(t, okAnswer)
+	url, _, _ := newCountingServer(t, okAnswer)
 	sender := newSender(t, Options{})
-	if r := sender.Send(t.Context(), anAttempt(server.url)); r.Status != 200 {
+	if r := sender.Send(t.Context(), anAttempt(url)); r.Status != 200 {
 		t.Fatalf("%+v", r)
 	}
 	p := &sender.connections
@@ -219,6 +148,19 @@ func TestParseEndpoint(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q: %q, want %q (%v)", text, got, want, err)
+		}
+	}
+}
+
+// Requests in flight are counted by host, however that is written and whatever the port.
+func TestHostNames(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]string{
+		"https://Victim.Example/": "victim.example", "https://victim.example.:8443/": "victim.example",
+		"http://[::ffff:127.0.0.1]/": "127.0.0.1", "ftp://victim.example/": "",
+	} {
+		if got := NewDestination(url, aSecret).HostName; got != want {
+			t.Errorf("%s: %q, want %q", url, got, want)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package sender
 
 import (
-	"bufio"
 	"io"
 	"net"
 	"net/http"
@@ -21,41 +20,20 @@ func TestAClosedConnectionGetsNoRequest(t *testing.T) {
 			io.WriteString(c, "HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n")
 		},
 	} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { ln.Close() })
 		var connections, requests atomic.Int32
 		answered, ended := make(chan struct{}), make(chan struct{})
-		go func() {
-			for {
-				conn, err := ln.Accept()
-				if err != nil {
-					return
+		url := newRawServer(t, func(c *rawConn) {
+			first := connections.Add(1) == 1
+			for c.readRequest() {
+				c.write(okAnswer)
+				if requests.Add(1) == 1 && first {
+					<-answered
+					end(c.Conn.(*net.TCPConn))
+					close(ended)
 				}
-				go func() {
-					defer conn.Close()
-					first := connections.Add(1) == 1
-					for r := bufio.NewReader(conn); ; {
-						request, err := http.ReadRequest(r)
-						if err != nil {
-							return
-						}
-						io.Copy(io.Discard, request.Body)
-						requests.Add(1)
-						io.WriteString(conn, okAnswer)
-						if first && requests.Load() == 1 {
-							<-answered
-							end(conn.(*net.TCPConn))
-							close(ended)
-						}
-					}
-				}()
 			}
-		}()
+		})
 		sender := newSender(t, Options{})
-		url := "http://" + ln.Addr().String()
 		if r := sender.Send(t.Context(), anAttempt(url)); r.Status != 200 {
 			t.Fatalf("%s: %+v", name, r)
 		}

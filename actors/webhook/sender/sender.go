@@ -6,16 +6,22 @@ package sender
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
-	"github.com/agentsignal/agentsignal/actors/retryafter"
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
@@ -153,7 +159,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 		result.Error = delivery.StatusError + strconv.Itoa(answer.StatusCode)
 	}
 	if answer.StatusCode == http.StatusTooManyRequests || answer.StatusCode == http.StatusServiceUnavailable {
-		result.RetryAfter = retryafter.Parse(answer.Header.Get("Retry-After"), s.now())
+		result.RetryAfter = backoff.RetryAfter(answer.Header.Get("Retry-After"), s.now())
 	}
 	whole := false
 	if answer.StatusCode != http.StatusSwitchingProtocols { // its body is the connection
@@ -257,4 +263,73 @@ func isAlert(err error) bool {
 func isTimeout(err error) bool {
 	e, ok := errors.AsType[net.Error](err)
 	return ok && e.Timeout()
+}
+
+// maxBodyRead bounds the bytes read of an answer's body, of which delivery.MaxResponseBody
+// are kept. A connection with a longer answer is not reused.
+const maxBodyRead = 64 << 10
+
+var bodyBuffers = sync.Pool{New: func() any { return new([delivery.MaxResponseBody]byte) }}
+
+// readBody returns the beginning of an answer's body as text, and reads the rest within
+// limits, so that the connection can be reused. If reading fails, it returns the part it
+// has. The request's context limits the time.
+func readBody(r io.Reader) string {
+	if r == http.NoBody {
+		return ""
+	}
+	b := bodyBuffers.Get().(*[delivery.MaxResponseBody]byte)
+	defer bodyBuffers.Put(b)
+	n, err := io.ReadFull(r, b[:])
+	if err != nil {
+		return toText(b[:n], !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF))
+	}
+	// A failure here does not matter: the kept part has been read.
+	more, _ := io.CopyN(io.Discard, r, maxBodyRead-delivery.MaxResponseBody)
+	return toText(b[:], more > 0)
+}
+
+// toText returns b as valid UTF-8 of at most delivery.MaxResponseBody bytes. Invalid bytes
+// become U+FFFD. If the body was cut, an incomplete character at the end is dropped.
+func toText(b []byte, cut bool) string {
+	if cut {
+		b = b[:len(b)-tornBytes(b)]
+	}
+	s := string(b)
+	if utf8.ValidString(s) {
+		return s
+	}
+	// U+FFFD is longer than the bytes it replaces.
+	return delivery.CutText(strings.ToValidUTF8(s, string(utf8.RuneError)), delivery.MaxResponseBody)
+}
+
+// tornBytes returns the length of an incomplete character at the end of b, 0 to 3.
+func tornBytes(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if tail := b[len(b)-n:]; utf8.RuneStart(tail[0]) {
+			if utf8.FullRune(tail) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}
+
+// appendTraceparent adds the W3C Trace Context of an attempt. The trace is that of the event: its identifier is the
+// event's ULID in hexadecimal, so that all deliveries of an event and all their attempts are in one, whatever
+// process makes them. The parent is the attempt. Its flags are 0, since the service records no span of it.
+func appendTraceparent(b []byte, r *Request) []byte {
+	trace, ok := signal.ULIDBytes(string(r.Event))
+	if !ok {
+		sum := sha256.Sum256([]byte(r.Event))
+		trace = [16]byte(sum[:])
+	}
+	id := binary.BigEndian.AppendUint64(append([]byte(nil), r.Delivery...), uint64(r.Attempt))
+	parent := sha256.Sum256(id)
+	b = append(b, "00-"...)
+	b = hex.AppendEncode(b, trace[:])
+	b = append(b, '-')
+	b = hex.AppendEncode(b, parent[:8])
+	return append(b, "-00"...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
@@ -20,7 +19,6 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
@@ -223,38 +221,6 @@ func TestClassesOfAnswers(t *testing.T) {
 	}
 	if n := elsewhere.Load(); n != 0 {
 		t.Errorf("%d requests followed a redirect or carried a cookie", n)
-	}
-}
-
-func TestConnectionsAreReused(t *testing.T) {
-	t.Parallel()
-	var connections atomic.Int32
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/long":
-			io.WriteString(w, strings.Repeat("x", maxBodyRead-1))
-		case "/failing":
-			w.WriteHeader(500)
-			io.WriteString(w, strings.Repeat("x", delivery.MaxResponseBody))
-		}
-	}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			connections.Add(1)
-		}
-	}
-	server.StartTLS()
-	defer server.Close()
-	sender := newSender(t, Options{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs})
-	for range 5 {
-		for _, path := range []string{"/", "/long", "/failing"} {
-			if r := sender.Send(t.Context(), anAttempt(server.URL+path)); r.Status == 0 {
-				t.Fatalf("%s: %+v", path, r)
-			}
-		}
-	}
-	if n := connections.Load(); n != 1 {
-		t.Errorf("15 attempts took %d connections", n)
 	}
 }
 

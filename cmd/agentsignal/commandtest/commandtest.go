@@ -4,6 +4,7 @@ package commandtest
 
 import (
 	"flag"
+	"fmt"
 	"html"
 	"os"
 	"path/filepath"
@@ -39,6 +40,16 @@ func Main(m *testing.M) int {
 	return m.Run()
 }
 
+// MainUnlessShort is Main for tests that take long: with -short none of them runs.
+func MainUnlessShort(m *testing.M) int {
+	flag.Parse()
+	if testing.Short() {
+		fmt.Println("left out by -short")
+		return 0
+	}
+	return Main(m)
+}
+
 // emptyConfig makes a directory for files of the user. It only stops the go command, which some tests run, from
 // counting its uses there: it may still write when the directory is removed.
 func emptyConfig() (dir string, err error) {
@@ -61,15 +72,16 @@ func Must(tb testing.TB, err error) {
 	}
 }
 
-// Eventually waits until ok returns true.
+// Eventually waits until ok returns true. It asks less often the longer it takes: many tests wait at once, and most of
+// them ask by requests.
 func Eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
 	deadline := time.Now().Add(Patience)
-	for !ok() {
+	for pause := 5 * time.Millisecond; !ok(); pause = min(pause*5/4, 50*time.Millisecond) {
 		if time.Now().After(deadline) {
 			tb.Fatalf("%s: did not happen within %s", what, Patience)
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(pause)
 	}
 }
 
@@ -101,7 +113,7 @@ func Runbook(tb testing.TB, root string) (spans []string) {
 func Documented(tb testing.TB, root string) []string {
 	tb.Helper()
 	var lines []string
-	for _, file := range []string{"README.md", "deploy/WEBHOOKS.md"} {
+	for _, file := range []string{"README.md", "deploy/USING.md", "deploy/NUMBERS.md", "deploy/WEBHOOKS.md"} {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		Must(tb, err)
 		code := false
@@ -115,7 +127,7 @@ func Documented(tb testing.TB, root string) []string {
 		}
 	}
 	const from, to = "<pre><code>", "</code></pre>"
-	page, err := os.ReadFile(filepath.Join(root, "http/docs/start.html"))
+	page, err := os.ReadFile(filepath.Join(root, "http/pages/docs/start.html"))
 	Must(tb, err)
 	for _, part := range strings.Split(string(page), from)[1:] {
 		block, _, _ := strings.Cut(part, to)

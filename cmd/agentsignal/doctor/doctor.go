@@ -1,5 +1,5 @@
 // Package doctor checks what a service with a given configuration rests on: Redis, its own files and
-// limits, the mail server, the ways out, and the sources of prices, news and weather.
+// limits, the mail server, outgoing connections, and the sources of prices, news and weather.
 //
 // It works beside a running service, in whose place nothing is changed, and without one. It creates no data
 // directory and no data of a Redis. It sends no mail, and connects only to hosts that the configuration

@@ -15,8 +15,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Sample is the record of an account whose signals were never made, in memory: for benchmarks and
-// tests. It signs as a service does.
+// Sample is the record of an account whose signals were never made, in memory, for tests. It
+// signs as a service does.
 type Sample struct {
 	Keys *record.Keys
 	Now  time.Time // of the next signal and of the next checkpoint

@@ -2,11 +2,11 @@ package receive
 
 import (
 	"bytes"
-	"crypto/hmac"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -165,9 +165,9 @@ func (e *examination) once() {
 func (e *examination) signatures() {
 	given := e.header.Get(signature.HeaderSignature)
 	standard := e.header.Get(signature.HeaderStandardSignature)
-	ours := e.signedBy(e.body, func(secret string, body []byte) bool {
-		return hmac.Equal([]byte(given), []byte(signature.Sign(secret, body)))
-	})
+	fitsBody := e.fits(signature.HeaderSignature)
+	fitsAll := e.fits(signature.HeaderStandardSignature, signature.HeaderStandardID, signature.HeaderStandardTimestamp)
+	ours, by := e.signedBy(e.body, fitsBody), e.signedBy(e.body, fitsAll)
 	switch {
 	case given == "":
 		e.add(partNoted, signature.HeaderSignature, "is missing")
@@ -175,25 +175,23 @@ func (e *examination) signatures() {
 		e.add(partFits, signature.HeaderSignature, "fits secret %d and the body", ours)
 	case !strings.HasPrefix(given, "sha256="):
 		e.add(partFails, signature.HeaderSignature, "%.40q does not have the form sha256=HEX", given)
-	case standard != "" && e.standard(e.body) > 0:
+	case by > 0:
 		// During a rotation it is made with the new secret only.
 		e.add(partNoted, signature.HeaderSignature,
 			"fits no secret given: after a rotation it is made with the new one")
 	default:
-		hint := e.hint(func(secret string, body []byte) bool { return given == signature.Sign(secret, body) })
-		e.add(partFails, signature.HeaderSignature, "fits no secret given with this body%s", hint)
+		e.add(partFails, signature.HeaderSignature, "fits no secret given with this body%s", e.hint(fitsBody))
 	}
-	if standard == "" {
+	switch {
+	case standard == "":
 		e.add(partNoted, signature.HeaderStandardSignature,
 			"is missing: nothing signs the time, so the request can be sent again by others")
-		return
-	}
-	if by := e.standard(e.body); by > 0 {
+	case by > 0:
 		e.add(partFits, signature.HeaderStandardSignature, "fits secret %d, the id, the time and the body", by)
-		return
+	default:
+		e.add(partFails, signature.HeaderStandardSignature, "fits no secret given with this id, time and body%s",
+			e.hint(fitsAll))
 	}
-	e.add(partFails, signature.HeaderStandardSignature, "fits no secret given with this id, time and body%s",
-		e.hint(e.standardFits))
 }
 
 // signedBy returns the number, from 1, of the first secret that fits, or 0.
@@ -201,20 +199,16 @@ func (e *examination) signedBy(body []byte, fit func(secret string, body []byte)
 	return 1 + slices.IndexFunc(e.secrets, func(s string) bool { return fit(s, body) })
 }
 
-// standard is signedBy for Webhook-Signature.
-func (e *examination) standard(body []byte) int { return e.signedBy(body, e.standardFits) }
-
-func (e *examination) standardFits(secret string, body []byte) bool {
-	sent, err := strconv.ParseInt(e.header.Get(signature.HeaderStandardTimestamp), 10, 64)
-	if err != nil {
-		return false
+// fits returns whether a secret and a body fit one of the signatures, which covers the other headers.
+func (e *examination) fits(names ...string) func(secret string, body []byte) bool {
+	header := http.Header{}
+	for _, name := range names {
+		header.Set(name, e.header.Get(name))
 	}
-	want := []byte(signature.SignStandard(secret, e.header.Get(signature.HeaderStandardID), sent, body))
-	any := false
-	for one := range strings.FieldsSeq(e.header.Get(signature.HeaderStandardSignature)) {
-		any = hmac.Equal([]byte(one), want) || any
+	sent, _ := strconv.ParseInt(header.Get(signature.HeaderStandardTimestamp), 10, 64) // Verify fails without one
+	return func(secret string, body []byte) bool {
+		return signature.Verify(secret, header, body, time.Unix(sent, 0)) == nil
 	}
-	return any
 }
 
 // hint returns how the body has probably been changed, or "".

@@ -3,6 +3,7 @@ package receive
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,6 +14,21 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
+
+// The published test vector.
+const (
+	vectorSecret = "whsec_c2lnbmFsLXNlcnZpY2UtdGVzdC1zZWNyZXQtMDEyMzQ="
+	vectorTime   = 1795253400
+	vectorPath   = "../../../actors/webhook/testdata/vector"
+)
+
+// vectorBody returns the body of the test vector.
+func vectorBody(tb testing.TB) string {
+	tb.Helper()
+	text, err := os.ReadFile(vectorPath + ".json")
+	commandtest.Must(tb, err)
+	return string(text)
+}
 
 // signedRequest returns a raw request as the service sends it.
 func signedRequest(secrets []string, event, kind, body string, at time.Time) string {

@@ -18,66 +18,57 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
-// Backup writes a backup of the configured Redis to w, whether or not nodes run. It changes nothing there.
-func (s *Settings) Backup(ctx context.Context, w io.Writer) (summary backup.Summary, err error) {
-	c, err := s.Load()
-	if err != nil {
-		return summary, err
-	}
+// Backups writes and restores backups of the configured Redis.
+type Backups struct {
+	config configs.Config
+	opens  backup.Opens
+}
+
+// NewBackups returns the backups of the Redis of c.
+func NewBackups(c configs.Config) (*Backups, error) {
 	opens, err := secretsOf(c)
-	if err != nil {
-		return summary, err
-	}
-	err = s.openStore(ctx, redisclient.Existing, false, func(ctx context.Context, store *persistence.Store) error {
-		if err := store.Logs.CheckFormats(ctx); err != nil {
+	return &Backups{c, opens}, err
+}
+
+// Save writes a backup to w, whether or not nodes run. It changes nothing in Redis.
+func (b *Backups) Save(ctx context.Context, w io.Writer) (summary backup.Summary, err error) {
+	err = openStore(ctx, b.config, redisclient.Existing, false, func(ctx context.Context, store *persistence.Store) error {
+		if err := store.Client.Installation.CheckFormats(ctx); err != nil {
 			return err
 		}
 		if err := store.Client.SyncClock(ctx); err != nil {
 			return err
 		}
-		summary, err = backup.Save(ctx, store.Client, w, Version, opens)
+		summary, err = backup.Save(ctx, store.Client, w, Version, b.opens)
 		return err
 	})
 	return summary, err
 }
 
-// CheckBackup reads a backup to its end, and returns what it has. SealedByOthers counts by the configured keys.
-func (s *Settings) CheckBackup(r io.Reader) (backup.Summary, error) {
-	c, err := s.Load()
-	if err != nil {
-		return backup.Summary{}, err
-	}
-	opens, err := secretsOf(c)
-	if err != nil {
-		return backup.Summary{}, err
-	}
-	return backup.Check(r, opens)
-}
+// Check reads a backup to its end, and returns what it has. SealedByOthers counts by the configured keys.
+func (b *Backups) Check(r io.Reader) (backup.Summary, error) { return backup.Check(r, b.opens) }
 
-// Restore writes the backup in r into the configured Redis, which must be empty. Nothing is written unless all of r is
+// Restore writes the backup in r into Redis, which must be empty. Nothing is written unless all of r is
 // valid and the configured keys open the secrets of all webhooks, or lostSecrets allows that they do not.
-func (s *Settings) Restore(ctx context.Context, r io.ReadSeeker, lostSecrets bool) (summary backup.Summary, err error) {
-	c, err := s.Load()
-	if err != nil {
-		return summary, err
-	}
-	checked, err := s.CheckBackup(r)
+func (b *Backups) Restore(ctx context.Context, r io.ReadSeeker, lostSecrets bool) (summary backup.Summary, err error) {
+	checked, err := b.Check(r)
 	if err != nil {
 		return checked, err
 	}
 	if n := checked.SealedByOthers; n > 0 && !lostSecrets {
 		return checked, fmt.Errorf("the configured keys do not decrypt the secrets of %d webhooks: put the %s of the service "+
 			"that was backed up into %s, or give its security.encryption_keys; with --lost-secrets these "+
-			"webhooks are restored, and get no deliveries until their secrets are rotated", n, encryptionKeyFile, c.DataDir)
+			"webhooks are restored, and get no deliveries until their secrets are rotated",
+			n, encryptionKeyFile, b.config.DataDir)
 	}
 	if _, err := r.Seek(0, io.SeekStart); err != nil {
 		return checked, err
 	}
 	find := func(_ context.Context, o persistence.Options) (persistence.Options, error) {
-		o.Partitions, o.EvenSlots = cmp.Or(c.Partitions, checked.Partitions), true
+		o.Partitions = cmp.Or(b.config.Partitions, checked.Partitions)
 		return o, nil
 	}
-	err = s.openStore(ctx, find, true, func(ctx context.Context, store *persistence.Store) error {
+	err = openStore(ctx, b.config, find, true, func(ctx context.Context, store *persistence.Store) error {
 		if err := store.Client.SyncClock(ctx); err != nil {
 			return err
 		}

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"io"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +17,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
 // The demo runs agents for an account of its own, so that a new user sees signals at once.
@@ -54,36 +58,49 @@ func demoSchedule(
 	}
 }
 
-// runDemo creates the account with a key and schedules, and prints them.
-func (p *process) runDemo(ctx context.Context) error {
-	account, password, err := p.demoAccount(ctx)
+// demo creates the demo account.
+type demo struct {
+	out       io.Writer // to which the account is printed; nil: no demo
+	config    configs.Config
+	listener  net.Listener
+	prices    *prices
+	access    *credentials.Service
+	schedules *schedules.Store
+}
+
+// run creates the account with a key and schedules, and prints them.
+func (d *demo) run(ctx context.Context) error {
+	if d.out == nil {
+		return nil
+	}
+	account, password, err := d.account(ctx)
 	if err != nil {
 		return fmt.Errorf("make demo account: %w", err)
 	}
-	key, err := p.demoKey(ctx, account.ID)
+	key, err := d.key(ctx, account.ID)
 	if err != nil {
 		return fmt.Errorf("make demo key: %w", err)
 	}
-	p.waitForMarket(ctx)
-	if err := p.addDemoSchedules(ctx, account.ID); err != nil {
+	d.waitForMarket(ctx)
+	if err := d.addSchedules(ctx, account.ID); err != nil {
 		return fmt.Errorf("make demo schedules: %w", err)
 	}
-	p.printDemo(password, key)
+	d.print(password, key)
 	return nil
 }
 
-// addDemoSchedules creates the schedules of the account, unless it has schedules.
-func (p *process) addDemoSchedules(ctx context.Context, account signal.AccountID) error {
-	list, err := p.schedules.Schedules(ctx, account)
+// addSchedules creates the schedules of the account, unless it has schedules.
+func (d *demo) addSchedules(ctx context.Context, account signal.AccountID) error {
+	list, err := d.schedules.Schedules(ctx, account)
 	if err != nil || len(list) > 0 {
 		return err
 	}
 	for _, s := range demoSchedules {
-		now := p.store.Client.Now().UTC().Truncate(time.Millisecond)
+		now := d.prices.now().UTC().Truncate(time.Millisecond)
 		s.ID, s.Account = signal.NewScheduleID(), account
 		s.CreatedAt, s.UpdatedAt = now, now
-		s.NextRunAt = s.FirstRun(now, s.Fastest(func(asset string) int64 { return p.speedOf(ctx, asset) }))
-		if _, err := p.schedules.AddSchedule(ctx, s, len(demoSchedules)); err != nil {
+		s.NextRunAt = s.FirstRun(now, s.Fastest(func(asset string) int64 { return d.prices.speedOf(ctx, asset) }))
+		if _, err := d.schedules.AddSchedule(ctx, s, len(demoSchedules)); err != nil {
 			return err
 		}
 	}
@@ -94,41 +111,41 @@ func (p *process) addDemoSchedules(ctx context.Context, account signal.AccountID
 const maxDemoWait = 10 * time.Second
 
 // waitForMarket waits until the first run has bars to read.
-func (p *process) waitForMarket(ctx context.Context) {
+func (d *demo) waitForMarket(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, maxDemoWait)
 	defer cancel()
 	for {
-		_, err := p.market.Series(ctx, demoSchedules[0].Assets[0], demoSchedules[0].Timeframe)
+		_, err := d.prices.market.Series(ctx, demoSchedules[0].Assets[0], demoSchedules[0].Timeframe)
 		if err == nil || !backoff.Sleep(ctx, 50*time.Millisecond) {
 			return
 		}
 	}
 }
 
-// demoAccount returns the account, and its password if it has been created now.
-func (p *process) demoAccount(ctx context.Context) (credential.Account, string, error) {
+// account returns the account, and its password if it has been created now.
+func (d *demo) account(ctx context.Context) (credential.Account, string, error) {
 	password := rand.Text()
-	account, err := p.credentials.CreateAccount(ctx, demoEmail, password)
+	account, err := d.access.Accounts.CreateAccount(ctx, demoEmail, password)
 	if signal.KindOf(err) == signal.KindConflict {
-		account, err = p.credentials.AccountByEmail(ctx, demoEmail)
+		account, err = d.access.Accounts.AccountByEmail(ctx, demoEmail)
 		password = ""
 	}
 	return account, password, err
 }
 
-// demoKey returns the secret of the demo's key: the one that its file has, if it still is, else that of
+// key returns the secret of the demo's key: the one that its file has, if it still is, else that of
 // a new key, which it writes there.
-func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string, error) {
-	keys, _, err := p.credentials.Keys(ctx, account, math.MaxInt, 0)
+func (d *demo) key(ctx context.Context, account signal.AccountID) (string, error) {
+	keys, _, err := d.access.Keys.List(ctx, account, math.MaxInt, 0)
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(p.config.DataDir, remote.DemoKeyFile)
+	path := filepath.Join(d.config.DataDir, remote.DemoKeyFile)
 	text, err := remote.ReadPrivate(path)
 	kept := strings.TrimSpace(string(text))
 	var who signal.Principal
 	if err == nil && kept != "" {
-		who, err = p.credentials.Authenticate(ctx, kept)
+		who, err = d.access.Authenticator.Authenticate(ctx, kept)
 		if signal.KindOf(err) == signal.KindUnavailable {
 			return "", err
 		}
@@ -140,33 +157,33 @@ func (p *process) demoKey(ctx context.Context, account signal.AccountID) (string
 		if err == nil && who.Account == account && who.Key == k.ID {
 			return kept, nil
 		}
-		if err := p.credentials.RevokeKey(ctx, account, k.ID); err != nil {
+		if err := d.access.Keys.RevokeKey(ctx, account, k.ID); err != nil {
 			return "", err
 		}
 	}
-	_, secret, err := p.credentials.CreateKey(ctx, account, demoKeyName, nil, nil)
+	_, secret, err := d.access.Keys.CreateKey(ctx, account, demoKeyName, nil, nil)
 	if err == nil {
 		err = remote.WritePrivate(path, []byte(secret+"\n"))
 	}
 	return secret, err
 }
 
-// printDemo prints the account and how to use it.
-func (p *process) printDemo(password, key string) {
-	address := remote.LocalURL(p.listener.Addr().String(), p.config.TLS.CertFile != "")
-	file := filepath.Join(absolute(p.config.DataDir), remote.DemoKeyFile)
+// print prints the account and how to use it.
+func (d *demo) print(password, key string) {
+	address := remote.LocalURL(d.listener.Addr().String(), d.config.TLS.CertFile != "")
+	file := filepath.Join(absolute(d.config.DataDir), remote.DemoKeyFile)
 	flags, dir := "", ""
 	if address != remote.DefaultURL {
 		flags += " --url " + address
 	}
-	if p.config.DataDir != configs.Default().DataDir {
+	if d.config.DataDir != configs.Default().DataDir {
 		dir = " --data-dir " + filepath.Dir(file)
 	}
 	if password == "" {
 		password = fmt.Sprintf("(as printed at the first start; for a new one: %s account set-password --email %s%s)",
 			os.Args[0], demoEmail, dir)
 	}
-	fmt.Fprintf(p.options.Demo, `
+	fmt.Fprintf(d.out, `
 agentsignal runs at %[1]s  (API: %[1]s/docs)
 
   console   %[1]s/dashboard/

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
 const (
@@ -30,22 +32,21 @@ var unguarded = map[string]string{
 	"actors/tasks/tasks.go Close":              aWait,
 	"actors/tasks/tasks.go Go":                 "each caller guards what it hands over",
 	"actors/weather/service.go Run":            "slopes.run guards each round",
-	"cmd/agentsignal/bench/":                   aCommand,
 	"cmd/agentsignal/command/password.go":      aCommand,
 	"cmd/agentsignal/doctor/doctor.go Run":     aCommand,
+	"cmd/agentsignal/e2e/":                     "for tests",
 	"cmd/agentsignal/main.go":                  aCommand,
 	"cmd/agentsignal/receive/listen.go":        aCommand,
-	"cmd/agentsignal/use/watch.go":             aCommand,
 	"http/client/":                             "for commands and other programs",
-	"http/anonymous.go Accept":                 "writes a constant to a connection and closes it",
+	"http/connections.go Accept":               "writes a constant to a connection and closes it",
 	"persistence/eventlog/log.go Close":        aWait,
-	"persistence/redisclient/ready.go current": "Client.Ready guards the probe",
+	"persistence/redisclient/ready.go current": "Readiness.Check guards the probe",
 	"persistence/redistest/":                   "for tests",
 }
 
 // recovers reports whether a function of the name recovers from panics.
 func recovers(name string) bool {
-	return slices.Contains([]string{"Guard", "GuardAt", "GuardEach", "Guarded", "recover"}, name)
+	return slices.Contains([]string{"Guard", "GuardAt", "GuardEach", "Catch", "recover"}, name)
 }
 
 // A panic in a goroutine ends the process, unless something recovers: in what is started,
@@ -71,7 +72,7 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 			}
 			return nil
 		})
-		must(t, err)
+		commandtest.Must(t, err)
 	}
 	for place := range unguarded {
 		if !used[place] {
@@ -84,14 +85,14 @@ func TestGoroutinesAreGuarded(t *testing.T) {
 func startedBare(t *testing.T, dir string) (places []string) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	must(t, err)
+	commandtest.Must(t, err)
 	functions, started := map[string][]*ast.FuncDecl{}, map[string][]ast.Node{}
 	for _, path := range files {
 		if strings.HasSuffix(path, "_test.go") {
 			continue
 		}
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		must(t, err)
+		commandtest.Must(t, err)
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
 				functions[f.Name.Name] = append(functions[f.Name.Name], f)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
@@ -14,7 +15,7 @@ import (
 // request: decision 33 has the figures.
 func BenchmarkLimits(b *testing.B) {
 	store, err := persistence.Open(persistence.Options{URL: redistest.New(b).URL(), Partitions: 4})
-	must(b, err)
+	commandtest.Must(b, err)
 	b.Cleanup(func() { store.Client.Close() })
 	quota := limits.Quota{Requests: 1_000_000, Period: time.Second}
 	l := limits.New(store.Requests, limits.Options{Quotas: limits.Quotas{limits.Reads: quota}})

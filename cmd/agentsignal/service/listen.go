@@ -8,39 +8,26 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"syscall"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// listen binds the address of the service.
-func (p *process) listen(ctx context.Context) error {
-	var lc net.ListenConfig
-	var err error
-	if p.listener, err = lc.Listen(ctx, "tcp", p.config.HTTP.Addr); err != nil {
-		return listenFault("http.addr", err)
-	}
-	p.undo.Add("listener", func(context.Context) error {
-		p.listener.Close() // the server has closed it if it served
-		return nil
-	})
-	return nil
-}
+const adminHeaderTime = 10 * time.Second
 
-// listenAdmin binds the address for operators, if there is one.
-func (p *process) listenAdmin(ctx context.Context) error {
-	if p.config.HTTP.AdminAddr == "" {
-		return nil
-	}
+// listen binds the address of a setting.
+func listen(ctx context.Context, e environment, what, setting, addr string) (net.Listener, error) {
 	var lc net.ListenConfig
-	var err error
-	if p.admin, err = lc.Listen(ctx, "tcp", p.config.HTTP.AdminAddr); err != nil {
-		return listenFault("http.admin_addr", err)
+	l, err := lc.Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, listenFault(setting, err)
 	}
-	p.undo.Add("admin listener", func(context.Context) error {
-		p.admin.Close()
+	e.stops.Add(what, func(context.Context) error {
+		l.Close() // the server has closed it if it served
 		return nil
 	})
-	return nil
+	return l, nil
 }
 
 // listenFault explains why listening at the address of a setting failed.
@@ -52,19 +39,35 @@ func listenFault(setting string, err error) error {
 	return fmt.Errorf("%s: %w: %s", setting, err, advice)
 }
 
-// serveAdmin serves metrics and profiles to operators, if http.admin_addr is set.
-func (p *process) serveAdmin(context.Context) error {
-	if p.admin == nil {
+// admin serves metrics and profiles to operators at http.admin_addr.
+type admin struct {
+	listener net.Listener // nil without http.admin_addr
+	registry *prometheus.Registry
+}
+
+func newAdmin(ctx context.Context, e environment) (*admin, error) {
+	a := &admin{registry: e.registry}
+	if e.config.HTTP.AdminAddr == "" {
+		return a, nil
+	}
+	var err error
+	a.listener, err = listen(ctx, e, "admin listener", "http.admin_addr", e.config.HTTP.AdminAddr)
+	return a, err
+}
+
+// serve serves until the listener is closed.
+func (a *admin) serve(context.Context) error {
+	if a.listener == nil {
 		return nil
 	}
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
+	mux.Handle("/metrics", promhttp.HandlerFor(a.registry, promhttp.HandlerOpts{EnableOpenMetrics: true}))
 	mux.HandleFunc("/debug/pprof/", pprof.Index)
 	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	s := &http.Server{Handler: mux, ReadHeaderTimeout: adminHeaderTime}
-	if err := s.Serve(p.admin); !errors.Is(err, net.ErrClosed) {
+	if err := s.Serve(a.listener); !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil

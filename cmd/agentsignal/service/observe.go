@@ -6,15 +6,14 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.opentelemetry.io/otel"
-	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
-	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
+	signalhttp "github.com/agentsignal/agentsignal/http"
+	"github.com/agentsignal/agentsignal/http/tracing"
 )
 
 // buildInfo returns the metric with the version of the build.
@@ -82,7 +81,7 @@ func (c logCounter) WithGroup(name string) slog.Handler {
 }
 
 // readyGauge returns the metric of the answer of /readyz.
-func (p *process) readyGauge() prometheus.Collector {
+func readyGauge(log *slog.Logger, serving *atomic.Pointer[signalhttp.Server]) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "agentsignal_ready",
 		Help: "1 if /readyz answers 200, else 0.",
@@ -90,8 +89,8 @@ func (p *process) readyGauge() prometheus.Collector {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		ready := 0.0
-		panics.Guard(p.log, panics.Background, func() { // runs on a goroutine of the registry
-			if s := p.serving.Load(); s != nil && s.Ready(ctx).Status == "ready" {
+		panics.Guard(log, panics.Background, func() { // runs on a goroutine of the registry
+			if s := serving.Load(); s != nil && s.Ready(ctx).Status == "ready" {
 				ready = 1
 			}
 		})
@@ -99,20 +98,14 @@ func (p *process) readyGauge() prometheus.Collector {
 	})
 }
 
-// startTracing exports spans if the environment names a collector. It reports whether spans
-// are exported.
-func (p *process) startTracing(ctx context.Context) bool {
-	if os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") == "" && os.Getenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") == "" {
-		return false
-	}
-	exporter, err := otlptracehttp.New(ctx)
+// startTracing exports spans if the environment names a collector.
+func startTracing(e environment) *tracing.Exporter {
+	exporter, err := tracing.Start(os.Getenv, e.log)
 	if err != nil {
-		p.log.Error("spans are not exported", "err", err)
-		return false
+		e.log.Error("spans are not exported", "err", err)
 	}
-	provider := trace.NewTracerProvider(trace.WithBatcher(exporter))
-	otel.SetTracerProvider(provider)
-	otel.SetTextMapPropagator(propagation.TraceContext{})
-	p.undo.Add("tracing", provider.Shutdown)
-	return true
+	if exporter != nil {
+		e.stops.Add("tracing", exporter.Close)
+	}
+	return exporter
 }

@@ -3,9 +3,7 @@ package service
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/netip"
-	"os"
 	"slices"
 	"strings"
 
@@ -13,65 +11,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
-
-// keysOf returns the keys of a setting, or else those of a file in the data directory, which
-// it makes if it does not exist.
-func (p *process) keysOf(setting string, list configs.Secret, file string) ([]credential.NamedKey, error) {
-	keys, err := configs.ParseKeys(string(list))
-	if list == "" {
-		keys, err = configs.LoadOrMakeKeys(p.config.DataDir, file)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", setting, err)
-	}
-	return keys, nil
-}
-
-// Files of keys, in a data directory and where MakeKeys makes them.
-const (
-	jwtKeyFile        = "jwt.key"
-	encryptionKeyFile = "encryption.key"
-	recordKeyFile     = "record.key"
-)
-
-// SecretFiles returns the names of the files with keys in a data directory. Only their owner may have rights on them.
-func SecretFiles() []string { return []string{jwtKeyFile, encryptionKeyFile, recordKeyFile} }
-
-// MakeKeys makes the keys that nodes share as files in dir. It keeps those that exist.
-func MakeKeys(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make directory for keys: %w", err)
-	}
-	_, err := configs.LoadOrMakeKeys(dir, jwtKeyFile)
-	_, err2 := configs.LoadOrMakeKeys(dir, encryptionKeyFile)
-	_, err3 := loadOrMakeRecordKey(dir)
-	return errors.Join(err, err2, err3)
-}
-
-func loadOrMakeRecordKey(dir string) (string, error) {
-	return configs.LoadOrMakeSecret(dir, recordKeyFile, func() (string, error) { return record.NewKey("") })
-}
-
-// readRecordKeys returns the keys that sign the record of signals.
-func (p *process) readRecordKeys() (*record.Keys, error) {
-	list := string(p.config.Security.RecordKeys)
-	if list == "" {
-		var err error
-		if list, err = loadOrMakeRecordKey(p.config.DataDir); err != nil {
-			return nil, fmt.Errorf("security.record_keys: %w", err)
-		}
-	}
-	keys, err := record.ParseKeys(list)
-	if err != nil {
-		return nil, fmt.Errorf("security.record_keys: %w", err)
-	}
-	return keys, nil
-}
 
 // checkOptions returns the faults of settings that are parsed by the packages that use them.
 func checkOptions(c configs.Config) error {
@@ -88,12 +31,12 @@ func checkOptions(c configs.Config) error {
 	real := RealSources(c.Market)
 	faults = append(faults, err, real.Check(sources))
 	_, err = configs.ParseKeys(string(c.Auth.JWTKeys))
-	fault("auth.jwt_keys", err)
+	fault(settingJWTKeys, err)
 	_, err = configs.ParseKeys(string(c.Security.EncryptionKeys))
-	fault("security.encryption_keys", err)
+	fault(settingEncryptionKeys, err)
 	if keys := c.Security.RecordKeys; keys != "" {
 		_, err = record.ParseKeys(string(keys))
-		fault("security.record_keys", err)
+		fault(settingRecordKeys, err)
 	}
 	_, err = record.ParseWitnesses(c.Record.Witnesses)
 	fault("record.witnesses", err)
@@ -104,9 +47,6 @@ func checkOptions(c configs.Config) error {
 	faults = append(faults, err, err2)
 	for _, id := range c.Agents.Disabled {
 		fault("agents.disabled", knownAgent(id))
-	}
-	for _, id := range slices.Sorted(maps.Keys(c.Agents.Statuses)) {
-		fault("agents.statuses", knownAgent(id))
 	}
 	return errors.Join(faults...)
 }
@@ -172,22 +112,6 @@ func parsePrefixes(key string, networks []string) ([]netip.Prefix, error) {
 		prefixes = append(prefixes, p)
 	}
 	return prefixes, nil
-}
-
-func agentIDs(names []string) []signal.AgentID {
-	var ids []signal.AgentID
-	for _, n := range names {
-		ids = append(ids, signal.AgentID(n))
-	}
-	return ids
-}
-
-func agentStatuses(statuses map[string]string) map[signal.AgentID]signal.AgentStatus {
-	m := map[signal.AgentID]signal.AgentStatus{}
-	for id, s := range statuses {
-		m[signal.AgentID(id)] = signal.AgentStatus(s)
-	}
-	return m
 }
 
 // CostsOf returns the configured costs of trades.

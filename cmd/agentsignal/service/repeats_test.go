@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 )
 
 func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
@@ -65,7 +67,7 @@ func TestARepeatedFaultIsLoggedOnceAndThenEachMinute(t *testing.T) {
 		h := newRepeats(slog.DiscardHandler)
 		for i := range 3 * maxRepeats {
 			r := slog.NewRecord(time.Now(), slog.LevelWarn, fmt.Sprint(i), 0)
-			must(t, h.Handle(context.Background(), r))
+			commandtest.Must(t, h.Handle(context.Background(), r))
 		}
 		if n := len(h.seen.faults); n != maxRepeats {
 			t.Errorf("%d faults are remembered, want %d", n, maxRepeats)

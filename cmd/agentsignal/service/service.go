@@ -23,16 +23,17 @@ type Options struct {
 	// Unrecorded leaves the signals without a record, to measure what the record costs.
 	Unrecorded bool
 
+	Log      *slog.Logger  // of New; default: discards
+	Shutdown time.Duration // limit of a shutdown without shutdown.delay; default 10 s
+
 	settings *Settings      // to reload
-	log      *slog.Logger   // default: discards
-	level    *slog.LevelVar // of log; nil: fixed
-	shutdown time.Duration  // limit of a shutdown without shutdown.delay; default 10 s
+	level    *slog.LevelVar // of Log; nil: fixed
 }
 
 func (o Options) withDefaults() Options {
-	o.shutdown = cmp.Or(o.shutdown, shutdownTimeout)
-	if o.log == nil {
-		o.log = slog.New(slog.DiscardHandler)
+	o.Shutdown = cmp.Or(o.Shutdown, shutdownTimeout)
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
 	}
 	return o
 }
@@ -44,20 +45,17 @@ func Run(ctx context.Context, s *Settings, w io.Writer, o Options) error {
 	if err != nil {
 		return err
 	}
-	if c.HTTP.AdminAddr == "" {
-		stopMemoryProfile() // only that address serves it
-	}
 	if o.Demo != nil && len(c.Webhooks.AllowedNetworks) == 0 {
 		c.Webhooks.AllowedNetworks = demoNetworks
 	}
 	o.settings, o.level = s, new(slog.LevelVar)
-	o.log = newLogger(w, c.Log, o.level)
+	o.Log = newLogger(w, c.Log, o.level)
 	for _, path := range configs.ReadableSecrets(os.Environ(), c.TLS.KeyFile) {
-		o.log.Warn("a file with a secret can be read by every user of this machine", "file", path)
+		o.Log.Warn("a file with a secret can be read by every user of this machine", "file", path)
 	}
 	c.Market.SourceByDefault = c.Market.SourceByDefault && o.Demo == nil
 	if c.Market.SourceByDefault {
-		o.log.Warn("prices are simulated: set market.source to binance, coinbase, alpaca or stream for real ones, " +
+		o.Log.Warn("prices are simulated: set market.source to binance, coinbase, alpaca or stream for real ones, " +
 			"or to simulated to keep these without this warning")
 	}
 	p, err := newProcess(ctx, c, o)

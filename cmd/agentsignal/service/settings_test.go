@@ -12,7 +12,7 @@ import (
 // Package configs cannot import the client whose blocking reads redis.timeout must outlast.
 func TestRedisTimeoutOutlastsBlockingReads(t *testing.T) {
 	t.Parallel()
-	c := testConfig(t, "redis://localhost:1")
+	c := configs.Default()
 	for extra, valid := range map[time.Duration]bool{0: false, time.Millisecond: true} {
 		c.Redis.Timeout = configs.Duration(redisclient.BlockTimeout + extra)
 		err := c.Validate()

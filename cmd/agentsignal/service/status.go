@@ -30,13 +30,13 @@ type ClusterStatus struct {
 // NodeStatus is a live node.
 type NodeStatus struct {
 	Node string `json:"node"`
-	Mode string `json:"mode"` // single, cluster, or earlier: of a build without assignments
+	Mode string `json:"mode"` // single or cluster
 	// AnnouncedMS is how long ago the node has announced itself.
 	AnnouncedMS int64 `json:"announced_ms"`
 	Owns        int   `json:"owns"` // partitions, by their leases
 	// Follows has, by reason, the partitions whose events the node reads: because it owns them, a
 	// connection of one of their accounts is there (streams), their signals are listed there (lists), or
-	// a caller waits for an event (waits). Nil if the node has not published it, as earlier builds.
+	// a caller waits for an event (waits). Nil if the node has not published it yet.
 	Follows map[string][]int `json:"follows"`
 }
 
@@ -47,7 +47,7 @@ type PartitionStatus struct {
 	Owner     string `json:"owner"`    // by its lease, or empty
 	Epoch     int64  `json:"epoch"`
 	// Since is when the owner became owner under this epoch, in RFC 3339; empty if it has not published
-	// that, as earlier builds, or not yet.
+	// that yet.
 	Since string `json:"since"`
 	// Position is up to where events have had their effect, LagMS the age of the oldest event
 	// behind it.
@@ -66,30 +66,27 @@ func (c *ClusterStatus) Ownerless() []int {
 	return list
 }
 
-// ClusterStatus reads the status from Redis, and changes nothing there.
-func (s *Settings) ClusterStatus(ctx context.Context) (status ClusterStatus, err error) {
-	c, err := s.Load()
-	if err != nil {
-		return status, err
-	}
-	err = s.openStore(ctx, redisclient.Existing, false, func(ctx context.Context, store *persistence.Store) error {
+// ReadClusterStatus reads the status from the Redis of c, and changes nothing there.
+func ReadClusterStatus(ctx context.Context, c configs.Config) (status ClusterStatus, err error) {
+	err = openStore(ctx, c, redisclient.Existing, false, func(ctx context.Context, store *persistence.Store) error {
 		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
 		if err := store.Client.SyncClock(ctx); err != nil {
 			return err
 		}
-		if err := store.Logs.CheckFormats(ctx); err != nil {
+		if err := store.Client.Installation.CheckFormats(ctx); err != nil {
 			return err
 		}
-		status, err = readStatus(ctx, store, c)
+		status, err = ReadStatus(ctx, store, c)
 		return err
 	})
 	return status, err
 }
 
-func readStatus(ctx context.Context, store *persistence.Store, c configs.Config) (ClusterStatus, error) {
+// ReadStatus returns the state of the installation of a store.
+func ReadStatus(ctx context.Context, store *persistence.Store, c configs.Config) (ClusterStatus, error) {
 	status := ClusterStatus{Nodes: []NodeStatus{}, Misfits: []string{}}
-	nodes, assignment, err := store.Logs.Nodes(ctx)
+	nodes, assignment, err := store.Logs.Nodes.List(ctx)
 	if err != nil {
 		return status, err
 	}
@@ -145,19 +142,17 @@ func (p *PartitionStatus) since(node string, f cluster.Followed) {
 }
 
 // modeNames are the modes as they are printed.
-var modeNames = map[string]string{
-	cluster.ModeAlone: "single", cluster.ModeAssigned: "cluster", cluster.ModeHashing: "earlier",
-}
+var modeNames = map[string]string{cluster.ModeAlone: "single", cluster.ModeAssigned: "cluster"}
 
 func partitionStatus(ctx context.Context, store *persistence.Store, n int) (PartitionStatus, error) {
 	p := PartitionStatus{Partition: n}
 	var err error
-	if p.Owner, p.Epoch, err = store.Logs.Owner(ctx, n); err != nil {
+	if p.Owner, p.Epoch, err = store.Logs.Leases.Owner(ctx, n); err != nil {
 		return p, err
 	}
 	var position signal.Position
 	var lag time.Duration
-	if position, lag, err = store.Logs.Lag(ctx, n); err != nil {
+	if position, lag, err = store.Logs.Positions.Lag(ctx, n); err != nil {
 		return p, err
 	}
 	p.Position, p.LagMS = position.String(), lag.Milliseconds()

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/cmd/agentsignal/undo"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/persistence"
@@ -24,46 +24,40 @@ import (
 // readyTimeout limits how long a command waits for Redis.
 const readyTimeout = 10 * time.Second
 
-// WithStore runs f with the configured Redis, whether or not a service is running. Without
+// WithStore runs f with the Redis of c, whether or not a service is running. Without
 // redis.url it uses the server of the running service or starts one for f; the data
 // directory must exist.
-func (s *Settings) WithStore(ctx context.Context, f func(context.Context, *persistence.Store) error) error {
-	return s.openStore(ctx, redisclient.Installed, false, installed(f))
+func WithStore(ctx context.Context, c configs.Config, f func(context.Context, *persistence.Store) error) error {
+	return openStore(ctx, c, redisclient.Installed, false, installed(f))
 }
 
 // WithCredentials is WithStore with the accounts and keys of the store.
-func (s *Settings) WithCredentials(ctx context.Context, f func(context.Context, *credentials.Service) error) error {
-	return s.openStore(ctx, redisclient.Installed, false, installed(onCredentials(f)))
+func WithCredentials(ctx context.Context, c configs.Config, f func(context.Context, *credentials.Service) error) error {
+	return openStore(ctx, c, redisclient.Installed, false, installed(onCredentials(f)))
 }
 
 // WithNewCredentials is WithCredentials for a command that may be the first of an installation. It
 // creates the data directory if necessary. KindUnavailable: replicas may lack the record of the
 // installation, without which accounts are not found.
-func (s *Settings) WithNewCredentials(
-	ctx context.Context, f func(context.Context, *credentials.Service) error,
-) error {
+func WithNewCredentials(ctx context.Context, c configs.Config, f func(context.Context, *credentials.Service) error) error {
 	use := onCredentials(f)
-	return s.openStore(ctx, redisclient.Installed, true,
+	return openStore(ctx, c, redisclient.Installed, true,
 		installed(func(ctx context.Context, store *persistence.Store) error {
-			if err := store.Client.ConfirmInstallation(ctx); err != nil {
+			if err := store.Client.Installation.Confirm(ctx); err != nil {
 				return err
 			}
 			return use(ctx, store)
 		}))
 }
 
-// openStore runs f with the configured Redis and the installation that find returns. first allows it to
+// openStore runs f with the Redis of c and the installation that find returns. first allows it to
 // create the data directory.
-func (s *Settings) openStore(
-	ctx context.Context, find func(context.Context, persistence.Options) (persistence.Options, error), first bool,
-	f func(context.Context, *persistence.Store) error,
+func openStore(
+	ctx context.Context, c configs.Config, find func(context.Context, persistence.Options) (persistence.Options, error),
+	first bool, f func(context.Context, *persistence.Store) error,
 ) (err error) {
-	c, err := s.Load()
-	if err != nil {
-		return err
-	}
-	var ending undo.List
-	defer func() { err = errors.Join(err, ending.Run(context.WithoutCancel(ctx))) }()
+	var stops command.Stops
+	defer func() { err = errors.Join(err, stops.Run(context.WithoutCancel(ctx))) }()
 	url := string(c.Redis.URL)
 	if url == "" {
 		if _, err := os.Stat(c.DataDir); !first && errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +73,7 @@ func (s *Settings) openStore(
 		if err != nil {
 			return err
 		}
-		ending.Add("redis", embedded.Stop)
+		stops.Add("redis", embedded.Stop)
 		sayDir(os.Stderr, embedded)
 		url = embedded.URL()
 	}
@@ -93,7 +87,7 @@ func (s *Settings) openStore(
 	if err != nil {
 		return err
 	}
-	ending.Add("connection", func(context.Context) error { return store.Client.Close() })
+	stops.Add("connection", func(context.Context) error { return store.Client.Close() })
 	return forOperator(f(ctx, store))
 }
 
@@ -146,7 +140,7 @@ func installed(f func(context.Context, *persistence.Store) error) func(context.C
 	return func(ctx context.Context, store *persistence.Store) error {
 		ready, cancel := context.WithTimeout(ctx, readyTimeout)
 		defer cancel()
-		if err := store.Logs.Install(ready); err != nil {
+		if err := store.Client.Installation.Install(ready); err != nil {
 			return err
 		}
 		if err := store.Client.SyncClock(ready); err != nil {

@@ -6,49 +6,51 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/market/feeder"
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/configs"
 )
 
-// newWeather returns the weather service and, if that is its source, the simulated weather.
-// That moves simulated prices and has the seed and the speed of the simulated market. Its
-// forecasts are not stored.
-func (p *process) newWeather(store weather.Store) (*weather.Service, *weather.Simulated) {
-	c := p.config
+// newWeather returns the weather service and, if that is its source, the simulated weather. That moves simulated prices
+// and has the seed and the speed of the simulated market. Its forecasts are not stored. The service calls arrived with
+// the question of each forecast, once all is built.
+func newWeather(
+	e environment, s *storage, store weather.Store, arrived func(weather.Question),
+) (*weather.Service, *weather.Simulated) {
 	o := weather.Options{
-		Records:   p.store.Signals,
-		Retention: time.Duration(c.Signals.Retention),
-		Speed:     barSpeed(c.Market),
-		Now:       p.store.Client.Now,
-		Log:       p.log,
-		// The weather is built first, because agents ask it; it is asked when all is built.
-		OnForecast: func(q weather.Question) {
-			p.lifecycle.ForecastArrived(q.Strategy, q.Commodity, q.Region)
-		},
+		Records:    s.store.Signals,
+		Retention:  time.Duration(e.config.Signals.Retention),
+		Speed:      barSpeed(e.config.Market),
+		Now:        s.store.Client.Now,
+		Log:        e.log,
+		OnForecast: arrived,
 	}
-	source := weatherSource(c, weather.NewMetrics(p.registry))
-	if simulated, ok := source.(*weather.Simulated); ok {
-		return weather.New(simulated, o), simulated
+	source := weatherSource(e.config, weather.NewMetrics(e.registry))
+	simulated, isSimulated := source.(*weather.Simulated)
+	if !isSimulated {
+		o.Store = store
 	}
-	o.Store = store
-	return weather.New(source, o), nil
+	service := weather.New(source, o)
+	e.stops.Add("weather", service.Close)
+	return service, simulated
 }
 
-// feed feeds the market. It first computes the climate, which takes a moment, so that prices
-// do not wait for it once this node is the feeder.
-func (p *process) feed(ctx context.Context) error {
-	if p.climate != nil {
-		p.climate.Warm(ctx, p.store.Client.Now())
-	}
-	return p.feeder.Run(ctx)
+// forecasts adapts the weather to lifecycle.Forecasts.
+type forecasts struct{ weather *weather.Service }
+
+// Turned implements lifecycle.Forecasts.
+func (f forecasts) Turned(
+	strategy string, d signal.Direction, o *signal.Outlook,
+) (likelihood, weight float64, ok bool) {
+	return f.weather.Likelihood(weather.Question{Strategy: strategy, Commodity: o.Commodity, Region: o.Region}, d)
 }
 
 // weatherSource returns the configured source of weather.
 func weatherSource(c configs.Config, metrics *weather.Metrics) weather.Source {
 	if c.Weather.Source == weather.SimulatedName {
-		return weather.NewSimulated(c.Market.Seed, c.Market.Speed)
+		return weather.NewSimulated(feeder.DefaultSeed, c.Market.Speed)
 	}
 	return weather.NewOpenMeteo(weather.OpenMeteoOptions{
 		APIKey:      string(c.Weather.APIKey),

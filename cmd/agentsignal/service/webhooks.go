@@ -5,53 +5,66 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/actors/webhook/mail"
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence/credentials"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
-// buildWebhooks builds the store of webhooks and the delivery to them.
-func (p *process) buildWebhooks(context.Context) error {
-	c := p.config.Webhooks
-	keys, err := p.keysOf("security.encryption_keys", p.config.Security.EncryptionKeys, encryptionKeyFile)
+// webhookDelivery is the webhooks, and what delivers to them.
+type webhookDelivery struct {
+	webhooks  *deliveries.Store
+	secrets   *keyring.Ring
+	guard     *guard.Guard
+	attempts  *webhook.Metrics
+	deliverer *webhook.Node
+}
+
+// newWebhookDelivery builds the store of webhooks and the delivery to them. name returns the name of an asset.
+func newWebhookDelivery(
+	e environment, s *storage, keys []credential.NamedKey, name func(string) string,
+) (*webhookDelivery, error) {
+	c := e.config.Webhooks
+	secrets, err := keyring.New(keys)
 	if err != nil {
-		return err
-	}
-	if p.secrets, err = keyring.New(keys); err != nil {
-		return err
+		return nil, err
 	}
 	networks, err := parsePrefixes("webhooks.allowed_networks", c.AllowedNetworks)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	mailer, err := newMailer(p.config.Email)
+	mailer, err := newMailer(e.config.Email)
 	if err != nil {
-		return fmt.Errorf("email.smtp_url: %w", err)
+		return nil, fmt.Errorf("email.smtp_url: %w", err)
 	}
-	p.webhooks = deliveries.New(p.store.Logs, p.events)
-	p.guard = guard.New(guard.Options{
-		AllowedNetworks: networks,
-		AllowHTTP:       c.AllowHTTP,
-	})
+	d := &webhookDelivery{
+		webhooks: deliveries.New(s.store.Client, s.events),
+		secrets:  secrets,
+		guard:    guard.New(guard.Options{AllowedNetworks: networks, AllowHTTP: c.AllowHTTP}),
+		attempts: webhook.NewMetrics(e.registry),
+	}
 	client := sender.New(sender.Options{
 		Timeout:        time.Duration(c.Timeout),
 		ConnectTimeout: time.Duration(c.ConnectTimeout),
-		Guard:          p.guard,
+		Guard:          d.guard,
 		UserAgent:      "agentsignal/" + Version,
-		Log:            p.log,
-		Now:            p.store.Client.Now,
+		Log:            e.log,
+		Now:            s.store.Client.Now,
 	})
-	p.undo.Add("connections to endpoints", func(context.Context) error {
+	e.stops.Add("connections to endpoints", func(context.Context) error {
 		client.Close()
 		return nil
 	})
-	p.attempts = webhook.NewMetrics(p.registry)
-	p.deliverer = webhook.New(p.webhooks, client, p.secrets, webhook.Options{
-		Name: p.market.Name,
+	stored := webhookStore{s.store.Logs, d.webhooks.Settings, d.webhooks.Queue, d.webhooks.Mails, d.webhooks.Retention}
+	d.deliverer = webhook.New(stored, client, secrets, webhook.Options{
+		Name: name,
 		Schedule: webhook.Schedule{
 			Retries: durations(c.RetrySchedule),
 			Jitter:  c.Jitter,
@@ -66,16 +79,30 @@ func (p *process) buildWebhooks(context.Context) error {
 		InFlight:           c.InFlight,
 		Retention:          time.Duration(c.Retention),
 		Keep:               c.Keep,
-		KeepBytes:          int64(c.KeepBytes),
 		MaxPending:         c.MaxPending,
 		OrderWait:          orderWait(c.OrderWait),
 		Mailer:             mailer,
-		Addresses:          addresses{p.store.Credentials},
-		Now:                p.store.Client.Now,
-		Log:                p.log,
-		Metrics:            p.attempts,
+		Addresses:          addresses{s.store.Credentials},
+		Now:                s.store.Client.Now,
+		Log:                e.log,
+		Metrics:            d.attempts,
 	})
-	return nil
+	return d, nil
+}
+
+// webhookStore is what the owners of partitions use of the store of webhooks.
+type webhookStore struct {
+	*eventlog.Store
+	*deliveries.Settings
+	*deliveries.Queue
+	*deliveries.Mails
+	*deliveries.Retention
+}
+
+// deliveryStore is what requests use of it.
+type deliveryStore struct {
+	*deliveries.History
+	*deliveries.Changes
 }
 
 // orderWait returns the option for the setting, whose 0 means not to wait.
@@ -94,19 +121,19 @@ func newMailer(c configs.Email) (webhook.Mailer, error) {
 	return mail.NewSMTP(string(c.SMTPURL), c.From, mail.Options{})
 }
 
-// observeWebhooks updates the gauges of webhooks and pending deliveries.
-func (p *process) observeWebhooks(ctx context.Context) error {
-	stats, err := p.webhooks.WebhookStats(ctx)
-	if err == nil {
-		p.attempts.Observe(stats, p.store.Client.Now())
-	}
-	return err
-}
-
 func durations(list []configs.Duration) []time.Duration {
 	d := make([]time.Duration, len(list))
 	for i := range list {
 		d[i] = time.Duration(list[i])
 	}
 	return d
+}
+
+// addresses has the email addresses of accounts.
+type addresses struct{ accounts *credentials.Store }
+
+// Email implements webhook.Addresses.
+func (a addresses) Email(ctx context.Context, id signal.AccountID) (string, error) {
+	account, _, err := a.accounts.AccountByID(ctx, id)
+	return account.Email, err
 }

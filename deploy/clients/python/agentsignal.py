@@ -16,7 +16,6 @@ Proxies are not supported for the stream. Objects are those of the API, as dicti
 """
 
 import base64
-import datetime
 import hashlib
 import http.client
 import json
@@ -31,7 +30,7 @@ import urllib.parse
 import urllib.request
 import uuid
 
-__all__ = ["Client", "Closed", "Problem", "Stream", "messages_of", "replay", "time_of"]
+__all__ = ["Client", "Closed", "Problem", "Stream", "messages_of"]
 
 MAX_MESSAGE = 16 << 20  # bytes
 SILENCE = 90.0  # seconds without a message; the service sends a heartbeat every 30 s
@@ -237,21 +236,6 @@ def messages_of(signal):
     return messages
 
 
-def replay(path, **filters):
-    """Returns the messages signal.new and signal.closed of the signals in a file, the oldest first.
-
-    The file is an export in JSON lines: agentsignal export -o json, or GET /v1/signals/export?format=jsonl. filters are
-    those of a stream, but assets must have the names of the file: only the service knows their other names.
-    """
-    messages = []
-    with open(path, encoding="utf-8") as lines:
-        for line in lines:
-            signal = json.loads(line)
-            if _passes(signal, filters):
-                messages += messages_of(signal)
-    return sorted(messages, key=lambda m: m["timestamp"])
-
-
 def _passes(signal, f):
     """Reports whether a signal passes the filters of a stream, by its values at its creation."""
     tests = {
@@ -264,11 +248,6 @@ def _passes(signal, f):
         and signal["metadata"]["expected_r_net"] >= f["min_expected_r_net"],
     }
     return all(tests[name]() for name, value in f.items() if value not in (None, []))
-
-
-def time_of(text):
-    """Returns a time of the API, such as 2026-11-21T09:30:00.000Z, as a datetime in UTC."""
-    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00"))
 
 
 def _problem(status, text, retry_after=None):

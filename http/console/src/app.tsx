@@ -1,8 +1,8 @@
 import { Component, type ComponentChildren, type ComponentType } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { explain, reachable } from "./api/client";
-import { Door } from "./door";
-import { Frame, pages } from "./frame";
+import { SignIn } from "./signin";
+import { Layout, pages } from "./layout";
 import { Help } from "./help";
 import * as keys from "./keys";
 import { Live } from "./live/page";
@@ -92,16 +92,16 @@ export function App() {
   const state = session.state.value;
   if (state === "unknown") {
     const why = session.ended.value || (reachable.value ? "" : "The service does not answer.");
-    return <main class="door"><div class="card"><Loading lines={3} />{why && <p class="soft" role="status">{why} This page keeps trying.</p>}</div></main>;
+    return <main class="signin"><div class="card"><Loading lines={3} />{why && <p class="soft" role="status">{why} This page keeps trying.</p>}</div></main>;
   }
   const who = session.who.value;
-  // Where a session ends by itself, what is open stays behind the door for the same account.
+  // Where a session ends by itself, what is open stays behind the sign-in page for the same account.
   return (
     <>
-      {state === "out" && <Door />}
+      {state === "out" && <SignIn />}
       {who && (
         <div key={who} hidden={state === "out"}>
-          <Frame><Guard key={place.value.path.join("/")}><Current /></Guard></Frame>
+          <Layout><Guard key={place.value.path.join("/")}><Current /></Guard></Layout>
           {keys.helpOpen.value && <Help />}
           <Toasts />
         </div>

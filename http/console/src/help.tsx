@@ -1,4 +1,4 @@
-import { pages } from "./frame";
+import { pages } from "./layout";
 import * as keys from "./keys";
 import { Dialog } from "./ui/kit";
 

@@ -1,9 +1,19 @@
+// Package fetch requests data from foreign servers over HTTP without harm to either side. Every request
+// has a deadline and a size limit. Equal concurrent requests are sent once. A request is retried only
+// where that may help, and not sent at all while the server asks for rest or keeps failing.
+//
+// An answer is checked before it is decoded: an HTML page with status 200, a truncated body and one
+// that is too large are errors.
+//
+// Where to read: client.go (a request, its retries and decoding), breaker.go (when no
+// request is sent), error.go (errors).
 package fetch
 
 import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +28,6 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
-	"github.com/agentsignal/agentsignal/actors/retryafter"
 )
 
 const (
@@ -249,7 +258,7 @@ func (c *Client) once(ctx context.Context, r *Request) (*Answer, *Error) {
 	}
 	if w.StatusCode != http.StatusOK {
 		fault := fail(kindOf(w.StatusCode), w.StatusCode, nil)
-		fault.RetryAfter = retryafter.Parse(w.Header.Get("Retry-After"), time.Now())
+		fault.RetryAfter = backoff.RetryAfter(w.Header.Get("Retry-After"), time.Now())
 		fault.Body, _ = io.ReadAll(io.LimitReader(w.Body, errorBody))
 		if rest := c.o.Rest(fault.Body); rest > 0 {
 			fault.Kind, fault.RetryAfter = Limited, cmp.Or(fault.RetryAfter, rest)
@@ -304,4 +313,53 @@ func checkType(header string, body []byte, types []string) error {
 		return errors.New("a page of HTML")
 	}
 	return nil
+}
+
+// GetJSON sends a request and decodes the answer into v.
+func (c *Client) GetJSON(ctx context.Context, r Request, v any) error {
+	a, err := c.Get(ctx, r)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(a.Body, v); err != nil {
+		return c.Undecodable(fmt.Errorf("decode answer: %w", err))
+	}
+	return nil
+}
+
+// GetNames sends a request for a list of objects and returns the value of a field of each, without
+// empty ones. There is at least one.
+func (c *Client) GetNames(ctx context.Context, r Request, field string) ([]string, error) {
+	a, err := c.Get(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	names, err := decodeNames(a.Body, field)
+	if err != nil {
+		return nil, c.Undecodable(err)
+	}
+	return names, nil
+}
+
+func decodeNames(body []byte, field string) ([]string, error) {
+	var rows []map[string]json.RawMessage
+	if err := json.Unmarshal(body, &rows); err != nil {
+		return nil, fmt.Errorf("decode list: %w", err)
+	}
+	names := make([]string, 0, len(rows))
+	for i, row := range rows {
+		var name string
+		if value, ok := row[field]; ok {
+			if err := json.Unmarshal(value, &name); err != nil {
+				return nil, fmt.Errorf("decode %s of entry %d: %w", field, i, err)
+			}
+		}
+		if name != "" {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, errors.New("decode list: it has no " + field)
+	}
+	return names, nil
 }

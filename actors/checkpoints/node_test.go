@@ -1,0 +1,413 @@
+package checkpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/mod/sumdb/tlog"
+
+	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/ownership"
+	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// world fakes the store of the logs of one partition, whose signal log has entries.
+type world struct {
+	mu      sync.Mutex
+	entries int
+	stored  []tlog.Hash // as tlog stores hashes
+	leaves  int
+	batch   int // of one append
+	epoch   int64
+	failing error
+	calls   int
+	forked  bool // consistency with any earlier head cannot be proved
+	note    []byte
+	signed  []*verify.Checkpoint
+	ahead   time.Duration // of the clock
+	lost    []error
+
+	keys     *record.Keys
+	metrics  *prometheus.Registry
+	audience *audience
+	follower ownership.Follower
+	sys      *engine.System
+}
+
+func (w *world) do(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
+
+func (w *world) read(indexes []int64) (list []tlog.Hash, err error) {
+	for _, i := range indexes {
+		list = append(list, w.stored[i])
+	}
+	return list, nil
+}
+
+func (w *world) AppendLeaves(_ context.Context, _ int, epoch int64) (n int, more bool, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.calls++
+	if w.failing != nil {
+		return 0, false, w.failing
+	}
+	if epoch != w.epoch {
+		return 0, false, &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner}
+	}
+	for ; n < w.batch && w.leaves < w.entries; n++ {
+		hashes, err := tlog.StoredHashes(int64(w.leaves), fmt.Append(nil, w.leaves), tlog.HashReaderFunc(w.read))
+		if err != nil {
+			return n, false, err
+		}
+		w.stored = append(w.stored, hashes...)
+		w.leaves++
+	}
+	return n, n == w.batch, nil
+}
+
+func (w *world) CountLeaves(context.Context) (n int64, err error) {
+	w.do(func() { n, err = int64(w.leaves), w.failing })
+	return n, err
+}
+
+func (w *world) LogHeads(context.Context) ([]tlog.Tree, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	hash, err := tlog.TreeHash(int64(w.leaves), tlog.HashReaderFunc(w.read))
+	return []tlog.Tree{{N: int64(w.leaves), Hash: hash}}, err
+}
+
+func (w *world) LogConsistency(_ context.Context, sizes []int64, c *verify.Checkpoint) ([]tlog.TreeProof, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if sizes[0] == 0 || w.forked {
+		return make([]tlog.TreeProof, 1), nil
+	}
+	p, err := tlog.ProveTree(c.Logs[0].N, sizes[0], tlog.HashReaderFunc(w.read))
+	return []tlog.TreeProof{p}, err
+}
+
+func (w *world) Checkpoint(context.Context) ([]byte, *verify.Checkpoint, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.note == nil {
+		return nil, nil, signal.NotFound("checkpoint")
+	}
+	c, err := record.ReadCheckpoint(w.note)
+	return w.note, c, err
+}
+
+func (w *world) StoreCheckpoint(_ context.Context, epoch int64, signed []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if epoch != w.epoch {
+		return &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner}
+	}
+	w.note = signed
+	c, err := record.ReadCheckpoint(signed)
+	w.signed = append(w.signed, c)
+	return err
+}
+
+// owner is the owner of a partition.
+type owner struct {
+	w *world
+	n *Node
+	p int
+}
+
+func (o *owner) Receive(c engine.Context) {
+	switch m := c.Message().(type) {
+	case engine.Started:
+		f := o.n.Start(c, ownership.Owned{Partition: o.p, Epoch: 7, Owner: c.Self()})
+		o.w.do(func() { o.w.follower = f })
+	case ownership.Lost:
+		o.w.do(func() { o.w.lost = append(o.w.lost, m.Err) })
+	}
+}
+
+// newWorld returns the world with a partition that has just become owned.
+func newWorld(t *testing.T, partition int) *world {
+	t.Helper()
+	return newWorldOf(t, partition, nil)
+}
+
+// newWorldOf is newWorld with webhooks, nil for none.
+func newWorldOf(t *testing.T, partition int, a *audience) *world {
+	t.Helper()
+	w := &world{batch: 100, epoch: 7, metrics: prometheus.NewRegistry(), audience: a, keys: newKeys(t)}
+	w.start(partition)
+	t.Cleanup(w.end)
+	return w
+}
+
+func newKeys(t *testing.T) *record.Keys {
+	t.Helper()
+	key, err := record.NewKey("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := record.ParseKeys(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func (w *world) start(partition int) {
+	w.metrics = prometheus.NewRegistry()
+	o := Options{Metrics: NewMetrics(w.metrics), Now: func() time.Time {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return time.Now().Add(w.ahead)
+	}}
+	if w.audience != nil {
+		o.Subscribers, o.Events = w.audience, w.audience
+	}
+	n := New(w, w.keys, o)
+	w.sys = engine.NewSystem(engine.Options{})
+	w.sys.Spawn(engine.Partition, "p", func() engine.Actor { return &owner{w, n, partition} }, engine.Supervision{})
+	synctest.Wait()
+}
+
+func (w *world) end() { w.sys.Shutdown(context.Background()) }
+
+// add adds entries to the signal log and reports them.
+func (w *world) add(n int) {
+	w.do(func() { w.entries += n })
+	w.follower.Follow([]signal.Event{{Type: signal.AgentCompleted}, {Type: signal.SignalClosed}})
+}
+
+// appended checks how many leaves there are.
+func (w *world) wantLeaves(t *testing.T, want int) {
+	t.Helper()
+	synctest.Wait()
+	w.do(func() {
+		if w.leaves != want {
+			t.Errorf("%d leaves, want %d", w.leaves, want)
+		}
+	})
+}
+
+// sizes returns the sizes of the checkpoints that were signed.
+func (w *world) sizes() (list []int64) {
+	synctest.Wait()
+	w.do(func() {
+		for _, c := range w.signed {
+			list = append(list, c.Size())
+		}
+	})
+	return list
+}
+
+func (w *world) metric(t *testing.T, name string) float64 {
+	t.Helper()
+	families, err := w.metrics.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetCounter().GetValue() + f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no metric %s", name)
+	return 0
+}
+
+func TestLeavesFollowTheSignalLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 3)
+		w.add(5)
+		w.add(5)
+		w.wantLeaves(t, 0) // they wait for others
+		time.Sleep(appendAfter)
+		w.wantLeaves(t, 10)
+		var calls int
+		w.do(func() { calls = w.calls })
+		if calls != 2 { // at the start, and once for both
+			t.Errorf("%d appends", calls)
+		}
+		w.add(1050) // more than a batch
+		time.Sleep(appendAfter)
+		w.wantLeaves(t, 1060)
+		w.do(func() { w.entries++ }) // of which no event reports
+		time.Sleep(appendEvery)
+		w.wantLeaves(t, 1061)
+		w.follower.Follow([]signal.Event{{Type: signal.SignalUpdated}})
+		w.do(func() { calls = w.calls })
+		time.Sleep(time.Second)
+		w.do(func() {
+			if w.calls != calls {
+				t.Error("an update is appended")
+			}
+			w.failing = errors.New("no redis")
+		})
+		w.add(1)
+		time.Sleep(time.Minute)
+		w.do(func() { w.failing = nil })
+		time.Sleep(retryEvery)
+		w.wantLeaves(t, 1062)
+		if n := w.metric(t, "agentsignal_record_leaves_total"); n != 1062 {
+			t.Errorf("the metric counts %v", n)
+		}
+		if got := w.sizes(); got != nil {
+			t.Errorf("another partition has signed %v", got)
+		}
+	})
+}
+
+func TestAnOwnerThatIsReplacedGivesUp(t *testing.T) {
+	t.Parallel()
+	for _, partition := range []int{3, record.SigningPartition} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, partition)
+			w.do(func() { w.epoch = 8 })
+			w.add(1)
+			time.Sleep(2 * time.Minute)
+			w.do(func() {
+				if len(w.lost) == 0 || signal.CodeOf(w.lost[0]) != signal.CodeNotOwner {
+					t.Errorf("lost: %v", w.lost)
+				}
+				if n := len(w.signed); n > 1 {
+					t.Errorf("%d checkpoints", n)
+				}
+			})
+		})
+	}
+}
+
+func TestCheckpointsAreSigned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, record.SigningPartition)
+		if got := w.sizes(); !slices.Equal(got, []int64{0}) {
+			t.Errorf("at the start: %v", got)
+		}
+		w.add(999)
+		time.Sleep(5 * time.Second)
+		if got := w.sizes(); len(got) != 1 {
+			t.Errorf("within a minute: %v", got)
+		}
+		w.add(1)
+		time.Sleep(2 * time.Second)
+		if got := w.sizes(); !slices.Equal(got, []int64{0, 1000}) {
+			t.Errorf("after 1,000 leaves: %v", got)
+		}
+		if age := w.metric(t, "agentsignal_record_checkpoint_age_seconds"); age > 2 {
+			t.Errorf("the checkpoint is %v s old", age)
+		}
+		w.add(1)
+		time.Sleep(61 * time.Second)
+		if got := w.sizes(); !slices.Equal(got, []int64{0, 1000, 1001}) {
+			t.Errorf("after a minute: %v", got)
+		}
+		w.end()
+		w.start(record.SigningPartition) // a crash and another owner
+		time.Sleep(30 * time.Second)
+		if got := w.sizes(); len(got) != 3 {
+			t.Errorf("within a minute by another owner: %v", got)
+		}
+		time.Sleep(31 * time.Second)
+		if got := w.sizes(); !slices.Equal(got, []int64{0, 1000, 1001, 1001}) {
+			t.Errorf("without new leaves: %v", got)
+		}
+	})
+}
+
+// TestNoContradictionIsSigned checks that the signer stops where a verifier would accuse it.
+func TestNoContradictionIsSigned(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*world){
+		"leaves are lost":       func(w *world) { w.entries, w.leaves = 5, 5 },
+		"the log is another":    func(w *world) { w.forked = true },
+		"the clock is set back": func(w *world) { w.ahead = -time.Hour },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, record.SigningPartition)
+				w.add(10)
+				time.Sleep(2 * time.Minute)
+				before := len(w.sizes())
+				w.do(func() { change(w) })
+				w.add(1)
+				time.Sleep(3 * time.Minute)
+				if got := w.sizes(); len(got) != before || before < 2 {
+					t.Errorf("signed %v, %d before", got, before)
+				}
+			})
+		})
+	}
+}
+
+// TestAgeGrowsWhileNothingIsSigned checks that the metric shows why signing stands still, before a first
+// checkpoint is read, and where the clock went back behind the newest one.
+func TestAgeGrowsWhileNothingIsSigned(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*world){
+		"the first read fails":  func(w *world) { w.note = []byte("not a checkpoint") },
+		"the clock is set back": func(w *world) { w.ahead = -time.Hour },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, record.SigningPartition)
+				w.end()
+				note := w.note
+				w.do(func() { change(w) })
+				w.start(record.SigningPartition)
+				time.Sleep(15 * time.Minute)
+				if age := w.metric(t, "agentsignal_record_checkpoint_age_seconds"); age < 14*60 || age > 16*60 {
+					t.Errorf("after 15 minutes it shows %v s", age)
+				}
+				w.do(func() { w.note, w.ahead = note, 0 })
+				time.Sleep(2 * time.Second)
+				if age := w.metric(t, "agentsignal_record_checkpoint_age_seconds"); age > 2 {
+					t.Errorf("after a checkpoint it shows %v s", age)
+				}
+			})
+		})
+	}
+}
+
+// TestANewNameBeginsANewRecord checks the way out after signed leaves were lost.
+func TestANewNameBeginsANewRecord(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, record.SigningPartition)
+		w.add(10)
+		time.Sleep(2 * time.Minute)
+		w.end()
+		w.do(func() { w.entries, w.leaves = 5, 5 })
+		signed := len(w.sizes())
+		w.keys = newKeys(t)
+		w.start(record.SigningPartition)
+		time.Sleep(time.Second)
+		if got := w.sizes(); len(got) != signed+1 || got[signed] != 5 {
+			t.Fatalf("signed %v, want one more of 5 leaves", got)
+		}
+		w.do(func() {
+			if name := w.signed[signed].Origin; name != w.keys.Name() || name == w.signed[0].Origin {
+				t.Errorf("the new record has the name %s, the former one %s", name, w.signed[0].Origin)
+			}
+		})
+		time.Sleep(2 * time.Minute)
+		if got := w.sizes(); len(got) < signed+2 {
+			t.Errorf("no checkpoint follows the first one: %v", got)
+		}
+	})
+}

@@ -1,0 +1,80 @@
+package checkpoints
+
+import (
+	"context"
+
+	"github.com/agentsignal/agentsignal/actors/record"
+)
+
+// CountersignedStore keeps the checkpoints that witnesses have signed. See leaves.Store of
+// persistence.
+type CountersignedStore interface {
+	StoreCountersigned(ctx context.Context, c record.Countersigned) error
+	Countersigned(ctx context.Context) (map[string]string, error)
+}
+
+// Witnesses checks and keeps the signatures of witnesses.
+type Witnesses struct {
+	store   CountersignedStore
+	keys    *record.Keys
+	trusted *record.Witnesses
+}
+
+// NewWitnesses returns the trusted witnesses of a record with the given keys.
+func NewWitnesses(store CountersignedStore, keys *record.Keys, trusted *record.Witnesses) *Witnesses {
+	return &Witnesses{store: store, keys: keys, trusted: trusted}
+}
+
+// Count returns the number of trusted witnesses.
+func (w *Witnesses) Count() int { return len(w.trusted.Keys()) }
+
+// Add stores a checkpoint that the service and one or more witnesses have signed. Errors that are
+// not of the store are those of record.Witnesses.Read.
+func (w *Witnesses) Add(ctx context.Context, signed []byte) error {
+	all, err := w.trusted.Read(signed, w.keys)
+	if err != nil {
+		return err
+	}
+	for _, c := range all {
+		if err := w.store.StoreCountersigned(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// List returns the newest checkpoint that each trusted witness has signed, in the order of the
+// setting.
+func (w *Witnesses) List(ctx context.Context) ([]record.Countersigned, error) {
+	stored, err := w.store.Countersigned(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []record.Countersigned
+	for _, key := range w.trusted.Keys() {
+		if signed, ok := stored[key]; ok {
+			c, err := record.ReadCheckpoint([]byte(signed))
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, record.Countersigned{Key: key, At: c.At, Note: []byte(signed)})
+		}
+	}
+	return list, nil
+}
+
+// Merge adds to a signed checkpoint the signatures of the witnesses that have signed it.
+func (w *Witnesses) Merge(ctx context.Context, signed []byte) ([]byte, error) {
+	if w.Count() == 0 {
+		return signed, nil
+	}
+	list, err := w.List(ctx)
+	if err != nil {
+		return nil, err
+	}
+	notes := make([][]byte, len(list))
+	for i := range list {
+		notes[i] = list[i].Note
+	}
+	return record.Merge(signed, notes...), nil
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+const (
+	calibrationSignals = 5000     // minimum number of signals of each kind
+	calibrationBars    = 4000     // of 1h in a series; the first 300 or more yield no signals
+	calibrationPoints  = 24       // steps of a walk in a bar
+	calibrationHour    = 0.006    // standard deviation of the return of an hour
+	calibrationMiss    = 0.03     // maximum distance of mean confidence and hit rate
+	calibrationSeed    = 20261121 // of all series
+)
+
+// calibrated are the strategies that read only bars.
+var calibrated = []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout}
+
+// barFiles are the flags that replace the markets of calibration by files.
+type barFiles struct {
+	names           []string
+	timeframe, risk string
+	classes         []string // of assets whose names are not known: a class, or NAME=CLASS
+	cost            float64  // in basis points; NaN: that of the class
+}
+
+// calibrationBenchmark is the benchmark calibration.
+type calibrationBenchmark struct {
+	*report
+	files barFiles // instead of the simulated market; none by default
+}
+
+// define implements adjustable.
+func (b *calibrationBenchmark) define(c *cobra.Command) {
+	c.Long = `Compares confidence with the share of signals that close in profit, on walks without
+drift and on the simulated market, or on files of bars. Files are read as by
+agentsignal backtest; each is named after its asset, such as SPY.csv or SPY_1h.csv.`
+	c.Example = "  agentsignal-bench calibration --timeframe 1d --csv SPY.csv,IBM.csv,NZDUSD.csv --class stock,NZDUSD=fx"
+	c.Flags().StringSliceVar(&b.files.names, "csv", nil, "files of bars to measure on, one for each asset")
+	c.Flags().StringSliceVar(&b.files.classes, "class", nil, "the class of assets whose names are not known, or of one: "+
+		"stock or NZDUSD=fx; classes are "+strings.Join(assets.Classes, ", "))
+	c.Flags().Float64Var(&b.files.cost, "cost", math.NaN(),
+		"cost of entry and of exit each, in basis points; that of the asset's class if not given")
+	c.Flags().Lookup("cost").DefValue = "0" // hides the default, which stands for the cost of the class
+	c.Flags().StringVar(&b.files.timeframe, "timeframe", "1h", "that of the files: 1m, 5m, 1h or 1d")
+	c.Flags().StringVar(&b.files.risk, "risk", "medium", "that of the signals on files: low, medium or high")
+}
+
+// measure compares confidence with the share of signals that close in profit, which it
+// forecasts. It needs no Redis and no clock: the same binary prints the same figures.
+func (b *calibrationBenchmark) measure(ctx context.Context) error {
+	if len(b.files.names) > 0 {
+		return b.onFiles(ctx)
+	}
+	fmt.Fprintf(b.out, "  walks without drift, at least %d signals each\n", calibrationSignals)
+	worst := 0.0
+	for _, name := range calibrated {
+		for _, risk := range signal.RiskLevels {
+			s, err := onWalks(ctx, name, risk, calibrationSignals)
+			if err != nil {
+				return err
+			}
+			miss := float64(s.MeanConfidence - s.HitRate)
+			worst = max(worst, math.Abs(miss))
+			b.row(fmt.Sprintf("%s, %s", name, risk),
+				"%d signals: confidence %.4f, hit rate %.4f (95 %%: %.4f to %.4f), apart %+.4f, slope %+.2f ± %.2f, "+
+					"Brier skill %+.4f",
+				s.Count, s.MeanConfidence, s.HitRate, s.HitRateInterval.Low, s.HitRateInterval.High, miss,
+				s.Slope, s.SlopeError, s.BrierSkill)
+		}
+	}
+	b.row("farthest apart", "%.4f (at most %.2f)", worst, calibrationMiss)
+	fmt.Fprintln(b.out, "  the simulated market, 1h, medium risk")
+	b.slippage(ctx)
+	var markets []assetBars
+	for _, asset := range calibrationAssets {
+		bars := simulated.Walk(calibrationSeed, asset, signal.H1, calibrationBars)
+		markets = append(markets, marketOf(asset, assets.ClassOf(asset), bars))
+	}
+	return b.onMarkets(ctx, markets, signal.H1, signal.MediumRisk)
+}
+
+// onFiles measures on the files of the flags.
+func (b *calibrationBenchmark) onFiles(ctx context.Context) error {
+	tf, risk := signal.Timeframe(b.files.timeframe), signal.RiskLevel(b.files.risk)
+	if strategy.Horizon(tf, signal.MediumRisk) == 0 {
+		return fmt.Errorf("--timeframe: %q must be 1m, 5m, 1h or 1d", tf)
+	}
+	if strategy.StopMultiple(risk) == 0 {
+		return fmt.Errorf("--risk: %q must be low, medium or high", risk)
+	}
+	if b.files.cost < 0 || b.files.cost > 1000 {
+		return fmt.Errorf("--cost: %g must be 0 to 1000 basis points", b.files.cost)
+	}
+	markets, err := b.files.read(tf)
+	if err != nil {
+		return fmt.Errorf("--csv: %w", err)
+	}
+	for i := range markets {
+		m := &markets[i]
+		b.row(m.asset, "class %s, cost %g basis points a side", cmp.Or(m.class, "not known"), math.Round(m.cost*1e8)/1e4)
+	}
+	return b.onMarkets(ctx, markets, tf, risk)
+}
+
+// slippage prints by timeframe how far beyond the stop trades close entries.
+func (b *calibrationBenchmark) slippage(ctx context.Context) {
+	for _, tf := range []signal.Timeframe{signal.M1, signal.M5, signal.H1} {
+		paid := measureSlippage(ctx, tf)
+		n := len(paid)
+		if n == 0 {
+			continue
+		}
+		b.row("trades beyond the stop, "+string(tf), "%d entries: median %.4f R, 90 %% within %.4f R (setting %g R)",
+			n, paid[n/2], paid[n*9/10], backtest.SlippageOn(tf, backtest.DefaultSlippage))
+	}
+}
+
+// driftless returns bars of 1h of a walk whose logarithm has no drift.
+func driftless(seed uint64, n int) []marketdata.Bar {
+	r := rand.New(rand.NewPCG(calibrationSeed, seed))
+	const hour = 3_600_000
+	price := math.Log(100)
+	at := func() float64 { return math.Round(math.Exp(price)*1e6) / 1e6 }
+	bars := make([]marketdata.Bar, n)
+	for i := range bars {
+		open := int64(i) * hour
+		b := marketdata.Bar{OpenTime: open, CloseTime: open + hour, Open: at(), Volume: 1 + r.Float64()}
+		b.High, b.Low = b.Open, b.Open
+		for range calibrationPoints {
+			price += calibrationHour / math.Sqrt(calibrationPoints) * r.NormFloat64()
+			b.High, b.Low = max(b.High, at()), min(b.Low, at())
+		}
+		b.Close = at()
+		bars[i] = b
+	}
+	return bars
+}
+
+// onWalks returns the statistics of a strategy on walks without drift, of at least the given
+// number of signals.
+func onWalks(ctx context.Context, name string, risk signal.RiskLevel, signals int) (backtest.Statistics, error) {
+	const atOnce = 4
+	var all []backtest.Outcome
+	for first := uint64(0); len(all) < signals; first += atOnce {
+		results, err := replayAll(ctx, atOnce, func(i int) ([]marketdata.Bar, backtest.Options) {
+			return driftless(first+uint64(i), calibrationBars), calibrationOptions(name, risk)
+		})
+		if err != nil {
+			return backtest.Statistics{}, err
+		}
+		for _, r := range results {
+			for i := range r.Trades {
+				if !r.Trades[i].Open() {
+					all = append(all, r.Trades[i].Outcome(0))
+				}
+			}
+		}
+	}
+	return backtest.Summarize(all), nil
+}
+
+func calibrationOptions(name string, risk signal.RiskLevel) backtest.Options {
+	origin := strategy.Origin{Asset: "WALK", Compression: 1}
+	return backtest.Options{Origin: origin, Strategy: name, Timeframe: signal.H1, Risk: risk}
+}
+
+// replayAll runs n backtests, as many at a time as there are processors.
+func replayAll(
+	ctx context.Context, n int, series func(i int) ([]marketdata.Bar, backtest.Options),
+) ([]backtest.Result, error) {
+	results := make([]backtest.Result, n)
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i := range n {
+		group.Go(func() (err error) {
+			bars, o := series(i)
+			results[i], err = backtest.Run(ctx, bars, o)
+			return err
+		})
+	}
+	return results, group.Wait()
+}
+
+// calibrationAssets are assets of the simulated market, of all classes.
+var calibrationAssets = []string{"BTC", "ETH", "SOL", "AAPL", "MSFT", "TSLA", "SPY", "EURUSD", "USDJPY", "XAUUSD",
+	"natural_gas", "oil"}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+// TestConfidenceIsTheShareOfWonSignals is a part of agentsignal-bench calibration.
+func TestConfidenceIsTheShareOfWonSignals(t *testing.T) {
+	t.Parallel()
+	const signals = 1500
+	s, err := onWalks(t.Context(), strategy.Momentum, signal.LowRisk, signals)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Count < signals || math.Abs(float64(s.MeanConfidence-s.HitRate)) > calibrationMiss {
+		t.Errorf("of %d signals with a mean confidence of %.4f, %.4f won", s.Count, s.MeanConfidence, s.HitRate)
+	}
+	markets := []assetBars{
+		marketOf("BTC", "crypto", simulated.Walk(calibrationSeed, "BTC", signal.H1, calibrationBars)),
+		marketOf("EURUSD", "fx", simulated.Walk(calibrationSeed, "EURUSD", signal.H1, calibrationBars)),
+	}
+	all, err := measureMarkets(t.Context(), markets, strategy.Momentum, signal.H1, signal.MediumRisk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, after := range rescoredAfter[:3] {
+		if now := all.rescored(i).statistics(); now.Count < 200 || now.BrierSkill < .1 {
+			t.Errorf("after %d bars: %d signals, skill %.4f re-scored", after, now.Count, now.BrierSkill)
+		}
+	}
+	gross, _ := all.breakEvens()
+	if told, _ := all.mean(func(m *measuredSignal) float64 { return m.BreakEven }); math.Abs(told-gross) > .02 {
+		t.Errorf("break-even told %.4f, seen %.4f", told, gross)
+	}
+}
+
+// TestMarketsGiveTheSameFigures checks that the figures of markets that share a pool do not
+// depend on which of them is replayed first.
+func TestMarketsGiveTheSameFigures(t *testing.T) {
+	t.Parallel()
+	var markets []assetBars
+	for _, asset := range []string{"BTC", "EURUSD", "SPY"} {
+		markets = append(markets, marketOf(asset, "", simulated.Walk(calibrationSeed, asset, signal.H1, 2000)))
+	}
+	var first backtest.Statistics
+	for turn := range 3 {
+		all, err := measureMarkets(t.Context(), markets, strategy.Momentum, signal.H1, signal.MediumRisk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := all.statistics()
+		if turn == 0 {
+			first = s
+		}
+		if s.Count != first.Count || math.Abs(float64(s.MeanConfidence-first.MeanConfidence)) > 1e-9 {
+			t.Errorf("turn %d: %d signals with a mean confidence of %v, before %d with %v", turn, s.Count,
+				s.MeanConfidence, first.Count, first.MeanConfidence)
+		}
+		slices.Reverse(markets)
+	}
+}
+
+// TestCalibrationOnFiles checks that files give the figures of the bars that they hold.
+func TestCalibrationOnFiles(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	bars := simulated.Walk(calibrationSeed, "ETH", signal.H1, 900)
+	var text strings.Builder
+	text.WriteString("time,open,high,low,close,volume\n")
+	for _, b := range bars {
+		fmt.Fprintf(&text, "%d,%v,%v,%v,%v,%v\n", b.OpenTime, b.Open, b.High, b.Low, b.Close, b.Volume)
+	}
+	file := filepath.Join(dir, "eth_1h.csv")
+	if err := os.WriteFile(file, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var fromFile, fromBars bytes.Buffer
+	b := &calibrationBenchmark{report: &report{out: &fromFile}, files: barFiles{[]string{file}, "1h", "medium", nil, math.NaN()}}
+	if err := b.measure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b = &calibrationBenchmark{report: &report{out: &fromBars}}
+	for i := range bars {
+		bars[i].CloseTime = bars[i].OpenTime + signal.H1.Duration().Milliseconds()
+	}
+	if err := b.onMarkets(t.Context(), []assetBars{marketOf("ETH", "crypto", bars)}, signal.H1, signal.MediumRisk); err != nil {
+		t.Fatal(err)
+	}
+	used, figures, _ := strings.Cut(fromFile.String(), "\n")
+	if !strings.Contains(used, "class crypto, cost 10 basis points a side") {
+		t.Errorf("the class and the cost used: %s", used)
+	}
+	if figures != fromBars.String() || !strings.Contains(fromFile.String(), "top decile of expected R after costs") {
+		t.Errorf("from the file:\n%s\nfrom bars:\n%s", &fromFile, &fromBars)
+	}
+	for _, flags := range []barFiles{
+		{[]string{file, file}, "1h", "medium", nil, math.NaN()},
+		{[]string{filepath.Join(dir, "none.csv")}, "1h", "medium", nil, math.NaN()},
+		{[]string{file}, "2h", "medium", nil, math.NaN()},
+		{[]string{file}, "1h", "wild", nil, math.NaN()},
+		{[]string{file}, "1h", "medium", []string{"bonds"}, math.NaN()},
+		{[]string{file}, "1h", "medium", nil, 1001},
+	} {
+		b := &calibrationBenchmark{report: &report{out: &fromFile}, files: flags}
+		if err := b.measure(t.Context()); err == nil {
+			t.Errorf("%+v is accepted", flags)
+		}
+	}
+}
+
+// TestMeasuredSignals checks the figures of the tables on signals whose ends are known.
+func TestMeasuredSignals(t *testing.T) {
+	t.Parallel()
+	for reasoning, want := range map[string]string{
+		"break-even after costs 40 %, so the past speaks for an edge. Stop": "an edge",
+		"break-even after costs 48 %, so the past speaks for a loss. Stop":  "a loss",
+		"break-even after costs 40 %, so no evidence of an edge. Stop":      "",
+	} {
+		if got := claimIn(reasoning); got != want {
+			t.Errorf("%q claims %q, want %q", reasoning, got, want)
+		}
+	}
+	const day, month = 86_400_000, 31 * 86_400_000
+	var x measured
+	for i := range int64(400) { // of four months, all signals of which end alike; then of cells that differ
+		m := measuredSignal{asset: "A", createdAt: i%4*month + i*day/100}
+		m.Confidence, m.Interval, m.R = .5, [2]float64{.48, .52}, float64(i%2)*2-1
+		x = append(x, m)
+	}
+	if mean, err := x.mean((*measuredSignal).net); mean != 0 || math.Abs(err-.5) > 1e-12 {
+		t.Errorf("mean %v ± %v, want 0 ± 0.5, as of four observations", mean, err)
+	}
+	for i := range x[:200] { // half of them would then close in profit in one cell, all in the other
+		x[i].asset, x[i].R = "B", 1
+	}
+	if covered, cells := x.intervals(); covered != 1 || cells != 2 {
+		t.Errorf("%d of %d intervals cover, want 1 of 2", covered, cells)
+	}
+}
+
+// TestFilesPayByTheirClass checks that a file of an unknown name pays what its class costs, or is
+// refused, and that the given cost needs no class.
+func TestFilesPayByTheirClass(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var names []string
+	for _, name := range []string{"SPY.csv", "IBM.csv", "NZDUSD_1h.csv"} {
+		names = append(names, filepath.Join(dir, name))
+		const bar = "time,open,high,low,close\n2026-11-02T10:00:00Z,10,11,9,10\n"
+		if err := os.WriteFile(names[len(names)-1], []byte(bar), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, test := range []struct {
+		classes []string
+		cost    float64
+		want    []float64 // in basis points; none: refused
+	}{
+		{nil, math.NaN(), nil},
+		{[]string{"NZDUSD=fx"}, math.NaN(), nil},
+		{[]string{"stock", "NZDUSD=forex"}, math.NaN(), nil},
+		{[]string{"stock", "nzdusd=fx"}, math.NaN(), []float64{2, 2, 1}},
+		{[]string{"crypto"}, math.NaN(), []float64{2, 10, 10}},
+		{nil, 4, []float64{4, 4, 4}},
+	} {
+		f := barFiles{names: names, classes: test.classes, cost: test.cost}
+		markets, err := f.read(signal.H1)
+		var got []float64
+		for _, m := range markets {
+			got = append(got, math.Round(m.cost*1e8)/1e4)
+		}
+		if !slices.Equal(got, test.want) || (err == nil) != (test.want != nil) {
+			t.Errorf("classes %v, cost %v: %v (%v), want %v", test.classes, test.cost, got, err, test.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "crypto, stock, fx, metal, commodity") {
+			t.Errorf("the error does not list the classes: %v", err)
+		}
+	}
+}

@@ -1,0 +1,53 @@
+package e2e
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
+)
+
+var (
+	curlPath = regexp.MustCompile(`localhost:8080([^\s']+)`)
+	curlBody = regexp.MustCompile(`-d '([^']+)'`)
+)
+
+// TryDocumentedRequests sends the requests and the messages of the documents: all must succeed unchanged.
+func TryDocumentedRequests(t *testing.T, demo *Client) {
+	t.Helper()
+	n, messages, handshakes := 0, 0, 0
+	live := demo.Dial()
+	for _, line := range commandtest.Documented(t, "../../../..") {
+		if strings.HasPrefix(line, `{"action": `) {
+			messages++
+			live.Send(line)
+			ref := Decode[struct{ Ref string }](t, line).Ref
+			live.Await("the answer to "+line, func(m Message) bool {
+				return m.Type == "subscribed" && Decode[struct{ Ref string }](t, string(m.Data)).Ref == ref
+			})
+		}
+		if query, ok := strings.CutPrefix(line, "ws://localhost:8080"); ok {
+			handshakes++
+			begun, answer, err := demo.connect(query, http.Header{"Authorization": {"Bearer " + demo.Token}})
+			if err != nil {
+				t.Fatalf("%s: %v, %v", line, err, answer)
+			}
+			begun.Await("the subscription of "+line, func(m Message) bool { return m.Type == "subscribed" })
+		}
+		if !strings.HasPrefix(line, "curl ") {
+			continue
+		}
+		n++
+		path := curlPath.FindStringSubmatch(line)[1]
+		if body := curlBody.FindStringSubmatch(line); body != nil {
+			demo.Post(path, body[1]).Ok(t)
+		} else {
+			demo.Get(path).Ok(t)
+		}
+	}
+	if n < 8+5 || messages < 1 || handshakes < 2 {
+		t.Errorf("only %d requests, %d messages and %d handshakes were found", n, messages, handshakes)
+	}
+}

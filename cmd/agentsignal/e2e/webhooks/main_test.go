@@ -1,0 +1,10 @@
+package webhooks
+
+import (
+	"os"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/e2e"
+)
+
+func TestMain(m *testing.M) { os.Exit(e2e.Main(m)) }

@@ -1,0 +1,94 @@
+package service
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/agentsignal/agentsignal/actors/audit"
+	"github.com/agentsignal/agentsignal/actors/checkpoints"
+	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/audits"
+	"github.com/agentsignal/agentsignal/persistence/deliveries"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	marketstore "github.com/agentsignal/agentsignal/persistence/market"
+	outcomestore "github.com/agentsignal/agentsignal/persistence/outcomes"
+)
+
+// proof is what makes the record of signals, and what compares the signals with it and with the bars.
+type proof struct {
+	witnesses   *checkpoints.Witnesses
+	checkpoints *checkpoints.Node
+	audit       *audit.Node
+}
+
+// newProof builds what appends to the record of signals and signs it, and what audits signals by a schedule.
+func newProof(e environment, s *storage, keys *record.Keys, webhooks *deliveries.Settings) (*proof, error) {
+	c := e.config
+	trusted, err := record.ParseWitnesses(c.Record.Witnesses)
+	if err != nil {
+		return nil, fmt.Errorf("record.witnesses: %w", err)
+	}
+	return &proof{
+		witnesses: checkpoints.NewWitnesses(s.store.Leaves, keys, trusted),
+		checkpoints: checkpoints.New(s.store.Leaves, keys, checkpoints.Options{
+			Subscribers: webhooks,
+			Events:      s.events,
+			Now:         s.store.Client.Now,
+			Log:         e.log,
+			Metrics:     checkpoints.NewMetrics(e.registry),
+		}),
+		audit: audit.NewNode(AuditSources(s.store, c.Costs), audits.New(s.store.Client), audit.NodeOptions{
+			Every:       time.Duration(c.Audit.Every),
+			Retention:   time.Duration(c.Signals.Retention),
+			Partitions:  s.store.Client.Partitions(),
+			PartitionOf: s.store.Client.Partition,
+			Now:         s.store.Client.Now,
+			Log:         e.log,
+			Metrics:     audit.NewMetrics(e.registry),
+		}),
+	}, nil
+}
+
+// AuditSources returns what an audit reads.
+func AuditSources(store *persistence.Store, c configs.Costs) audit.Sources {
+	return audit.Sources{
+		Signals:  store.Signals,
+		Prices:   marketstore.New(store.Client),
+		Outcomes: outcomestore.New(store.Client),
+		Records:  store.Leaves,
+		Updates:  updates{store.Logs},
+		Costs:    CostsOf(c),
+		Slippage: c.Slippage,
+	}
+}
+
+// updates reads the updates of signals in the event log.
+type updates struct{ log *eventlog.Store }
+
+// EachUpdate implements audit.Updates.
+func (u updates) EachUpdate(ctx context.Context, p int, f func(audit.Update)) error {
+	const page = 1000
+	var after signal.Position
+	for {
+		events, err := u.log.ReadLog(ctx, p, after, page)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		for i := range events {
+			e := &events[i]
+			var data struct {
+				ID         signal.SignalID `json:"signal_id"`
+				Confidence float64         `json:"confidence"`
+			}
+			if e.Type == signal.SignalUpdated && json.Unmarshal(e.Data, &data) == nil {
+				f(audit.Update{ID: data.ID, Confidence: data.Confidence, At: e.Position.Time()})
+			}
+		}
+		after = events[len(events)-1].Position
+	}
+}

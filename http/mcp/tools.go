@@ -1,0 +1,483 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// instructions is what a model reads before it uses the tools.
+const instructions = "Agents produce signals; each is watched until it closes. Confidence of trading and weather " +
+	"signals is the probability to close in profit, mostly 0.40 to 0.45: compare it with break_even_net and its " +
+	"interval, there is no evidence of an edge while the interval contains it. Confidence of seo is a share of passed " +
+	"checks, no probability. Every answer has evidence: the number of closed signals it rests on, the 95 % interval of " +
+	"their hit rate, the sources of prices, and whether they are simulated. Name these when you report numbers. " +
+	"Nothing here is advice to trade."
+
+// statisticsView has the members of statistics that tools show.
+type statisticsView struct {
+	Count       int      `json:"count" jsonschema:"closed signals with prices"`
+	Wins        int      `json:"wins" jsonschema:"closed in profit before costs"`
+	HitRate     *float64 `json:"hit_rate"`
+	Interval    limitsOf `json:"hit_rate_interval" jsonschema:"95 %, Wilson"`
+	MeanR       *float64 `json:"mean_r" jsonschema:"mean result before costs, in multiples of the distance from entry to stop"`
+	ExpectancyR *float64 `json:"expectancy_r" jsonschema:"mean result after costs"`
+	TotalR      *float64 `json:"total_r" jsonschema:"sum after costs"`
+	Factor      *float64 `json:"profit_factor" jsonschema:"gains over losses after costs"`
+	Drawdown    *float64 `json:"max_drawdown_r"`
+	Confidence  *float64 `json:"mean_confidence" jsonschema:"compare with hit_rate"`
+	Brier       *float64 `json:"brier_score"`
+	BrierSkill  *float64 `json:"brier_skill" jsonschema:"against always forecasting the hit rate; 0 or less is no skill"`
+}
+
+// limitsOf are the ends of an interval.
+type limitsOf struct {
+	Low  *float64 `json:"low"`
+	High *float64 `json:"high"`
+}
+
+// toolSignal is a signal as tools show it.
+type toolSignal struct {
+	ID           string    `json:"signal_id"`
+	Agent        string    `json:"agent_id"`
+	Asset        string    `json:"asset"`
+	Strategy     string    `json:"strategy"`
+	Direction    string    `json:"direction"`
+	Confidence   float64   `json:"confidence" jsonschema:"now, while the signal is open; of a closed one, at its creation"`
+	Initial      *float64  `json:"initial_confidence" jsonschema:"at its creation, as sample, interval and expected_r_net"`
+	Measure      string    `json:"measure" jsonschema:"what confidence is: probability (to close in profit) or checks_passed"`
+	Entry        *float64  `json:"entry_price"`
+	Stop         *float64  `json:"stop_loss"`
+	Target       *float64  `json:"take_profit"`
+	Sample       *float64  `json:"sample" jsonschema:"effective count of the past entries behind confidence"`
+	Interval     []float64 `json:"confidence_interval" jsonschema:"95 % interval of the probability of a profit"`
+	BreakEvenNet *float64  `json:"break_even_net" jsonschema:"hit rate that pays for the costs"`
+	ExpectedRNet *float64  `json:"expected_r_net" jsonschema:"result that initial_confidence implies after costs, in R"`
+	Source       string    `json:"source" jsonschema:"of the prices, or the writer of a text"`
+	Simulated    bool      `json:"simulated" jsonschema:"prices or forecast are simulated"`
+	Compression  *float64  `json:"time_compression" jsonschema:"how many times faster than real time a simulated market runs"`
+	Reasoning    string    `json:"reasoning"`
+	Content      string    `json:"content,omitempty" jsonschema:"the text of a content signal"`
+	CreatedAt    string    `json:"created_at"`
+	Status       string    `json:"status" jsonschema:"open or closed"`
+	ExpiresAt    *string   `json:"expires_at"`
+	ClosedAt     *string   `json:"closed_at"`
+	CloseReason  *string   `json:"close_reason"`
+	Exit         *float64  `json:"exit_price"`
+	PnLPercent   *float64  `json:"pnl_percent" jsonschema:"before costs"`
+	R            *float64  `json:"r" jsonschema:"result before costs, in multiples of the distance from entry to stop"`
+
+	sources []string
+}
+
+// UnmarshalJSON reads a signal of the API.
+func (s *toolSignal) UnmarshalJSON(b []byte) error {
+	type plain toolSignal
+	var v struct {
+		*plain
+		Metadata struct {
+			Measure       string    `json:"measure"`
+			Sample        *float64  `json:"sample"`
+			Interval      []float64 `json:"confidence_interval"`
+			BreakEvenNet  *float64  `json:"break_even_net"`
+			ExpectedRNet  *float64  `json:"expected_r_net"`
+			Source        string    `json:"source"`
+			WeatherSource string    `json:"weather_source"`
+			Writer        string    `json:"writer"`
+			Compression   *float64  `json:"time_compression"`
+			Reasoning     string    `json:"reasoning"`
+			Content       string    `json:"content"`
+		} `json:"metadata"`
+	}
+	v.plain = (*plain)(s)
+	if err := json.Unmarshal(b, &v); err != nil {
+		return fmt.Errorf("read signal: %w", err)
+	}
+	m := &v.Metadata
+	s.Measure, s.Sample, s.Interval, s.Compression = m.Measure, m.Sample, m.Interval, m.Compression
+	s.BreakEvenNet, s.ExpectedRNet, s.Reasoning, s.Content = m.BreakEvenNet, m.ExpectedRNet, m.Reasoning, m.Content
+	for _, source := range []string{m.Source, m.WeatherSource, m.Writer} {
+		if source != "" {
+			s.sources = append(s.sources, source)
+		}
+	}
+	s.Source, s.Simulated = strings.Join(s.sources, " and "), slices.Contains(s.sources, simulatedSource)
+	if s.Status == "" { // the answer of a run
+		s.Status, s.Initial = "open", new(s.Confidence)
+	}
+	return nil
+}
+
+// text is the signal in some lines.
+func (s *toolSignal) text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %s %s by %s/%s, %s, made %s.", s.ID, s.Direction, s.Asset, s.Agent, s.Strategy, s.Status,
+		s.CreatedAt)
+	if s.Measure == "checks_passed" {
+		fmt.Fprintf(&b, " %.1f %% of its checks passed (no probability).", 100*s.Confidence)
+	} else {
+		b.WriteString(" Confidence ")
+		first := s.Confidence
+		if s.Initial != nil && *s.Initial != first {
+			first = *s.Initial
+			fmt.Fprintf(&b, "now %.1f %%; at its creation ", 100*s.Confidence)
+		}
+		fmt.Fprintf(&b, "%.1f %%", 100*first)
+		if len(s.Interval) == 2 {
+			fmt.Fprintf(&b, ", 95 %% interval %.1f to %.1f %%", 100*s.Interval[0], 100*s.Interval[1])
+		}
+		if s.Sample != nil {
+			fmt.Fprintf(&b, ", from %.1f past entries", *s.Sample)
+		}
+		if s.BreakEvenNet != nil {
+			fmt.Fprintf(&b, ", break-even after costs %.1f %%", 100**s.BreakEvenNet)
+		}
+		b.WriteByte('.')
+	}
+	if s.Entry != nil && s.Stop != nil && s.Target != nil {
+		fmt.Fprintf(&b, " Entry %s, stop %s, target %s.", signal.AppendPrice(nil, *s.Entry),
+			signal.AppendPrice(nil, *s.Stop), signal.AppendPrice(nil, *s.Target))
+	}
+	if s.CloseReason != nil {
+		fmt.Fprintf(&b, " Closed by %s", *s.CloseReason)
+		if s.R != nil && s.PnLPercent != nil {
+			fmt.Fprintf(&b, ": %+.2f R, %+.2f %% before costs", *s.R, *s.PnLPercent)
+		}
+		b.WriteByte('.')
+	}
+	fmt.Fprintf(&b, " Source: %s", s.Source)
+	if s.Simulated {
+		b.WriteString(", SIMULATED")
+	}
+	return b.String() + "."
+}
+
+// selection is what tools select signals by. A member that is empty selects all.
+type selection struct {
+	Agent    string `json:"agent_id,omitempty" jsonschema:"trading, weather or seo"`
+	Strategy string `json:"strategy,omitempty" jsonschema:"a strategy of an agent, see list_agents"`
+	Asset    string `json:"asset,omitempty" jsonschema:"such as BTC, see list_assets, or a subject of content"`
+}
+
+func (s selection) values() url.Values {
+	return values("agent_id", s.Agent, "strategy", s.Strategy, "asset", s.Asset)
+}
+
+// values returns the parameters, given as names and values, that are not empty.
+func values(pairs ...string) url.Values {
+	v := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			v.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return v
+}
+
+// cardView is a scorecard as tools show it.
+type cardView struct {
+	Statistics statisticsView `json:"statistics"`
+	Groups     []groupView    `json:"groups"`
+}
+
+type groupView struct {
+	Agent      string         `json:"agent_id"`
+	Strategy   string         `json:"strategy"`
+	Asset      string         `json:"asset"`
+	Timeframe  string         `json:"timeframe"`
+	Risk       string         `json:"risk_level"`
+	Statistics statisticsView `json:"statistics"`
+}
+
+// signalPage is a page of the list of signals.
+type signalPage struct {
+	Signals []toolSignal `json:"signals"`
+	Total   int          `json:"total" jsonschema:"matching signals, whatever the page"`
+	HasMore bool         `json:"has_more"`
+}
+
+// tools are the tools of the protocol.
+type tools struct{ client client }
+
+// addTo adds the tools to a server.
+func (t *tools) addTo(to *mcp.Server) {
+	reads := &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(false)}
+	mcp.AddTool(to, &mcp.Tool{Name: "list_agents", Title: "List agents", Annotations: reads,
+		Description: "Lists the agents with their strategies, and how their closed signals did. " +
+			"Scope agents:read.",
+	}, t.agents)
+	mcp.AddTool(to, &mcp.Tool{Name: "list_assets", Title: "List assets", Annotations: reads,
+		Description: "Lists the assets that agents can be run on, with their newest prices. Scope signals:read.",
+	}, t.assets)
+	mcp.AddTool(to, &mcp.Tool{Name: "run_agent", Title: "Run an agent",
+		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(false)},
+		Description: "Runs an agent once and returns its new signal, which is stored and watched until it closes. " +
+			"It trades nothing. Counts against the limit of runs. Scope agents:run.",
+	}, t.run)
+	mcp.AddTool(to, &mcp.Tool{Name: "list_signals", Title: "List signals", Annotations: reads,
+		Description: "Lists signals of the account, the newest first, with their state. Scope signals:read.",
+	}, t.signals)
+	mcp.AddTool(to, &mcp.Tool{Name: "get_signal", Title: "Read a signal", Annotations: reads,
+		Description: "Reads a signal with its state, its reasoning and, of content, its text. Scope signals:read.",
+	}, t.signal)
+	mcp.AddTool(to, &mcp.Tool{Name: "scorecard", Title: "How signals did", Annotations: reads,
+		Description: "Summarizes closed signals: hit rate with its 95 % interval, results before and after costs, and " +
+			"how well confidence predicted the outcome, in total and by group. Scope signals:read.",
+	}, t.scorecard)
+}
+
+// result is the text of an answer, with its evidence at the end.
+func result(lines []string, e *evidence) *mcp.CallToolResult {
+	text := strings.Join(append(lines, e.text()), "\n")
+	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
+}
+
+type agentTool struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Category    string   `json:"category"`
+	Description string   `json:"description"`
+	Strategies  []string `json:"strategies"`
+	Status      string   `json:"status"`
+	Evidence    evidence `json:"evidence" jsonschema:"how its closed signals did"`
+}
+
+type agentsAnswer struct {
+	Agents   []agentTool `json:"agents"`
+	Evidence evidence    `json:"evidence" jsonschema:"of all agents together"`
+}
+
+func (t *tools) agents(
+	ctx context.Context, _ *mcp.CallToolRequest, _ struct{},
+) (*mcp.CallToolResult, agentsAnswer, error) {
+	var a agentsAnswer
+	if _, err := t.client.ask(ctx, http.MethodGet, "/v1/agents", nil, nil, &a); err != nil {
+		return nil, a, err
+	}
+	a.Evidence = t.evidenceFor(ctx, selection{})
+	var lines []string
+	for i := range a.Agents {
+		agent := &a.Agents[i]
+		agent.Evidence = t.evidenceFor(ctx, selection{Agent: agent.ID})
+		lines = append(lines, fmt.Sprintf("%s (%s, %s): %s Strategies: %s. %s.", agent.ID, agent.Category, agent.Status,
+			agent.Description, strings.Join(agent.Strategies, ", "), agent.Evidence.text()))
+	}
+	return result(lines, &a.Evidence), a, nil
+}
+
+type assetTool struct {
+	Asset       string   `json:"asset" jsonschema:"its name; others, such as BTC/USD or bitcoin for BTC, mean it, too"`
+	Class       *string  `json:"class" jsonschema:"crypto, stock, fx, metal or commodity; null if unknown"`
+	Source      string   `json:"source" jsonschema:"of its prices"`
+	Simulated   bool     `json:"simulated" jsonschema:"its prices are simulated"`
+	LastPrice   *float64 `json:"last_price"`
+	LastPriceAt *string  `json:"last_price_at"`
+	Open        bool     `json:"open" jsonschema:"its session is open"`
+}
+
+type assetsAnswer struct {
+	Assets   []assetTool `json:"assets"`
+	Evidence evidence    `json:"evidence" jsonschema:"how closed signals of all assets did"`
+}
+
+func (t *tools) assets(
+	ctx context.Context, _ *mcp.CallToolRequest, _ struct{},
+) (*mcp.CallToolResult, assetsAnswer, error) {
+	var a assetsAnswer
+	if _, err := t.client.ask(ctx, http.MethodGet, "/v1/assets", nil, nil, &a); err != nil {
+		return nil, a, err
+	}
+	a.Evidence = t.evidenceFor(ctx, selection{})
+	lines := []string{fmt.Sprintf("%d assets:", len(a.Assets))}
+	for i := range a.Assets {
+		asset := &a.Assets[i]
+		a.Evidence.add(asset.Source)
+		line := asset.Asset + ", source " + asset.Source
+		if asset.LastPrice != nil {
+			line += ", last price " + string(signal.AppendPrice(nil, *asset.LastPrice))
+		}
+		lines = append(lines, line)
+	}
+	return result(lines, &a.Evidence), a, nil
+}
+
+// runInput is the input of run_agent. The API checks the values.
+type runInput struct {
+	Agent      string         `json:"agent_id" jsonschema:"trading, weather or seo"`
+	Asset      string         `json:"asset" jsonschema:"see list_assets; weather: natural_gas, wheat, corn, oil; seo: a subject"`
+	Strategy   string         `json:"strategy" jsonschema:"a strategy of the agent, see list_agents"`
+	Timeframe  string         `json:"timeframe,omitempty" jsonschema:"1m, 5m, 1h or 1d; default 1h"`
+	Risk       string         `json:"risk_level,omitempty" jsonschema:"low, medium or high; default medium"`
+	Parameters map[string]any `json:"parameters,omitempty" jsonschema:"weather: region; seo: keywords, features, locale"`
+	Key        string         `json:"idempotency_key,omitempty" jsonschema:"calls with the same key and arguments run once"`
+}
+
+type signalAnswer struct {
+	Signal   toolSignal `json:"signal"`
+	RunID    string     `json:"run_id,omitempty"`
+	Replayed bool       `json:"replayed,omitempty" jsonschema:"the signal is of an earlier call with this idempotency_key"`
+	Evidence evidence   `json:"evidence" jsonschema:"how closed signals of this agent, strategy and asset did"`
+}
+
+func (t *tools) run(
+	ctx context.Context, _ *mcp.CallToolRequest, in runInput,
+) (*mcp.CallToolResult, signalAnswer, error) {
+	var a signalAnswer
+	body, err := json.Marshal(struct {
+		Asset      string         `json:"asset"`
+		Strategy   string         `json:"strategy"`
+		Timeframe  string         `json:"timeframe,omitempty"`
+		Risk       string         `json:"risk_level,omitempty"`
+		Parameters map[string]any `json:"parameters,omitempty"`
+	}{in.Asset, in.Strategy, in.Timeframe, in.Risk, in.Parameters})
+	if err != nil {
+		return nil, a, fmt.Errorf("encode run: %w", err)
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	if in.Key != "" {
+		header.Set("Idempotency-Key", in.Key)
+	}
+	answered, err := t.client.ask(ctx, http.MethodPost, "/v1/agents/"+url.PathEscape(in.Agent)+"/run", body, header, &a.Signal)
+	if err != nil {
+		return nil, a, err
+	}
+	a.RunID, a.Replayed = answered.Get("X-Run-Id"), answered.Get("Idempotency-Replayed") != ""
+	return t.oneSignal(ctx, a)
+}
+
+// oneSignal completes an answer with one signal.
+func (t *tools) oneSignal(ctx context.Context, a signalAnswer) (*mcp.CallToolResult, signalAnswer, error) {
+	one := &a.Signal
+	a.Evidence = t.evidenceFor(ctx, selection{one.Agent, one.Strategy, one.Asset})
+	a.Evidence.add(one.sources...)
+	lines := []string{one.text(), one.Reasoning}
+	if one.Content != "" {
+		lines = append(lines, one.Content)
+	}
+	return result(lines, &a.Evidence), a, nil
+}
+
+type signalInput struct {
+	ID string `json:"signal_id" jsonschema:"such as sig_01M7YQ1WTVKN9DZNWV9NV456V1"`
+}
+
+func (t *tools) signal(
+	ctx context.Context, _ *mcp.CallToolRequest, in signalInput,
+) (*mcp.CallToolResult, signalAnswer, error) {
+	id, ok := signal.ParseSignalID(in.ID)
+	if !ok {
+		id = "none" // is no signal either, while words such as export are other paths
+	}
+	var a signalAnswer
+	if _, err := t.client.ask(ctx, http.MethodGet, "/v1/signals/"+string(id), nil, nil, &a.Signal); err != nil {
+		return nil, a, err
+	}
+	return t.oneSignal(ctx, a)
+}
+
+type signalsInput struct {
+	selection
+	Direction     string   `json:"direction,omitempty" jsonschema:"long or short"`
+	Status        string   `json:"status,omitempty" jsonschema:"open or closed"`
+	MinConfidence *float64 `json:"min_confidence,omitempty" jsonschema:"0 to 1"`
+	Since         string   `json:"since,omitempty" jsonschema:"only signals made after this time, such as 2026-11-21T09:30:00Z"`
+	Limit         int      `json:"limit,omitempty" jsonschema:"1 to 100; default 25"`
+	Offset        int      `json:"offset,omitempty" jsonschema:"signals to pass over"`
+}
+
+type signalsAnswer struct {
+	signalPage
+	Evidence evidence `json:"evidence" jsonschema:"how closed signals of this agent, strategy and asset did"`
+}
+
+func (t *tools) signals(
+	ctx context.Context, _ *mcp.CallToolRequest, in signalsInput,
+) (*mcp.CallToolResult, signalsAnswer, error) {
+	v := values("direction", in.Direction, "status", in.Status, "since", in.Since, "view", "full")
+	for name, value := range in.values() {
+		v[name] = value
+	}
+	if in.MinConfidence != nil {
+		v.Set("min_confidence", strconv.FormatFloat(*in.MinConfidence, 'f', -1, 64))
+	}
+	if in.Limit != 0 {
+		v.Set("limit", strconv.Itoa(in.Limit))
+	}
+	if in.Offset != 0 {
+		v.Set("offset", strconv.Itoa(in.Offset))
+	}
+	var a signalsAnswer
+	if _, err := t.client.ask(ctx, http.MethodGet, "/v1/signals?"+v.Encode(), nil, nil, &a.signalPage); err != nil {
+		return nil, a, err
+	}
+	a.Evidence = t.evidenceFor(ctx, in.selection)
+	lines := []string{fmt.Sprintf("%d of %d signals, the newest first:", len(a.Signals), a.Total)}
+	for i := range a.Signals {
+		one := &a.Signals[i]
+		one.Content = "" // get_signal has it
+		a.Evidence.add(one.sources...)
+		lines = append(lines, one.text())
+	}
+	return result(lines, &a.Evidence), a, nil
+}
+
+type scorecardInput struct {
+	selection
+	Timeframe string `json:"timeframe,omitempty" jsonschema:"1m, 5m, 1h or 1d"`
+	Since     string `json:"since,omitempty" jsonschema:"as for GET /v1/scorecard, such as 2026-11-21T09:30:00Z"`
+}
+
+type scorecardAnswer struct {
+	cardView
+	Evidence evidence `json:"evidence"`
+}
+
+func (t *tools) scorecard(
+	ctx context.Context, _ *mcp.CallToolRequest, in scorecardInput,
+) (*mcp.CallToolResult, scorecardAnswer, error) {
+	v := values("timeframe", in.Timeframe, "since", in.Since)
+	for name, value := range in.selection.values() {
+		v[name] = value
+	}
+	var a scorecardAnswer
+	if _, err := t.client.ask(ctx, http.MethodGet, "/v1/scorecard?"+v.Encode(), nil, nil, &a.cardView); err != nil {
+		return nil, a, err
+	}
+	a.Evidence = t.evidenceOf(ctx, in.selection, &a.cardView, nil)
+	for _, part := range []string{in.Timeframe, in.Since} {
+		if part != "" {
+			a.Evidence.Of += ", " + part
+		}
+	}
+	lines := []string{"All: " + a.Statistics.text()}
+	for i := range a.Groups {
+		g := &a.Groups[i]
+		lines = append(lines, fmt.Sprintf("%s/%s %s %s %s: %s", g.Agent, g.Strategy, g.Asset, g.Timeframe, g.Risk,
+			g.Statistics.text()))
+	}
+	return result(lines, &a.Evidence), a, nil
+}
+
+// text is the statistics in a line.
+func (s *statisticsView) text() string {
+	number := func(x *float64, form string, scale float64) string {
+		if x == nil {
+			return "none"
+		}
+		return fmt.Sprintf(form, scale**x)
+	}
+	return fmt.Sprintf("%d closed, %d in profit, hit rate %s (95 %% interval %s to %s), mean confidence %s, "+
+		"%s R a signal before and %s R after costs, in total %s R after costs", s.Count, s.Wins,
+		number(s.HitRate, "%.1f %%", 100), number(s.Interval.Low, "%.1f %%", 100),
+		number(s.Interval.High, "%.1f %%", 100), number(s.Confidence, "%.1f %%", 100),
+		number(s.MeanR, "%+.3f", 1), number(s.ExpectancyR, "%+.3f", 1), number(s.TotalR, "%+.2f", 1))
+}
