@@ -118,7 +118,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 		args := []string{"backtest", "--asset", "walk", "--strategy", manner[0], "--risk", manner[1],
 			"--from", end, "--to", end, "--trades"}
 		for what, out := range map[string]string{"stored": operator.Do(args...),
-			"csv": operator.Do(append(args, "--csv", file, "--tick", fmt.Sprint(origin.Tick))...)} {
+			"csv": operator.Do(append(args, "--csv", file, "--class", "crypto", "--tick", fmt.Sprint(origin.Tick))...)} {
 			if !strings.Contains(strings.Join(strings.Fields(out), " "), row) {
 				t.Errorf("%s over %s bars: the command prints %s, want %s", manner, what, out, row)
 			}
