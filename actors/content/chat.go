@@ -283,8 +283,8 @@ var prompts = map[string]string{
 		"plain sentences, none over 30 words. The keyword stands in the title, in the first sentence, in one " +
 		"heading, and in about one of 80 words.",
 	ProductDescription: "Write a product description of 100 to 250 words in Markdown. The keyword stands in the " +
-		"first sentence. Name every feature exactly as it is given, each in a sentence with \"so you can\" and " +
-		"what it is good for. Claim nothing that is not given: no numbers, no superlatives.",
+		"first sentence. Name every feature exactly as it is given. Claim nothing that is not given: no numbers, " +
+		"no superlatives, no benefits (\"so you can\").",
 	MetaTags: "Write a title of 30 to 60 characters and a description of 70 to 158 characters for a page. " +
 		"Both hold the keyword. The body is empty.",
 }
@@ -318,7 +318,7 @@ func (r *Request) text(answer []byte) (string, error) {
 		return "", &chatError{reasonAnswer, errors.New("the text is empty")}
 	}
 	if r.Strategy == MetaTags {
-		return render(r.Strategy, &page{Title: title, Summary: description, Slug: slug(r.Keyword()),
+		return render(r.Strategy, &page{Title: title, Summary: description,
 			Locale: strings.ReplaceAll(r.Locale, "-", "_")})
 	}
 	var b strings.Builder

@@ -72,8 +72,8 @@ func TestEndpointTextIsChecked(t *testing.T) {
 		"A standing desk helps you stand.\n"; m.Content != want {
 		t.Errorf("content %q", m.Content)
 	}
-	// Neither long enough nor with headings, and too dense: 9 of 14.
-	if want := rounded((2+2+2+1+1)/14.0, 4); text.Confidence != want {
+	// Neither long enough nor with headings, and too dense: 11 of 17.
+	if want := rounded((2+2+2+1+1+3)/17.0, 4); text.Confidence != want {
 		t.Errorf("confidence %v, want %v; failed %v", text.Confidence, want, m.Failed)
 	}
 	format, _ := got["response_format"].(map[string]any)
@@ -87,8 +87,8 @@ func TestEndpointTextIsChecked(t *testing.T) {
 func TestMetaTagsOfTheEndpointBecomeTags(t *testing.T) {
 	t.Parallel()
 	url, _ := endpoint(t, respond(200, "application/json",
-		answerWith(`{"title":"Standing desk \"A\" <b> for people who stand","description":"All about a standing desk: `+
-			`what to look at and what to ask before you buy one for your home.","body":""}`, "stop")))
+		answerWith(`{"title":"Standing desk \"A\" <b> for people who stand","description":"How high a standing desk goes, `+
+			`how much weight it lifts and how loud its motor is.","body":""}`, "stop")))
 	r := desk
 	r.Strategy = MetaTags
 	text, m := written(t, newWriter(t, Options{Chat: ChatOptions{URL: url, Model: "m"}}), r)

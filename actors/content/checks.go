@@ -1,6 +1,7 @@
 package content
 
 import (
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -15,8 +16,8 @@ type check struct {
 }
 
 // checks are those of each strategy, in the order of their display. The confidence is the
-// sum of the weights of the passed ones over the sum of all: 14 for a blog post, 12 for a
-// product description, 11 for meta tags. Indispensable properties weigh 3, those that
+// sum of the weights of the passed ones over the sum of all: 17 for a blog post, 13 for a
+// product description, 14 for meta tags. Indispensable properties weigh 3, those that
 // readers and search engines notice first 2, the others 1. A changed bound or weight
 // changes what the confidence of a signal means; deploy/decisions/0017-checks-of-texts.md
 // describes them to clients.
@@ -31,13 +32,14 @@ var checks = map[string][]check{
 		{"keyword_density", 2, keywordDensity},
 		{"sentence_length", 1, sentenceLength},
 		{"meta_description", 1, metaDescription},
+		{subjectMatter, 3, shareOfSubject},
 	},
 	ProductDescription: {
 		{"word_count", 2, wordsBetween(80, 300)},
 		{"features_named", 3, featuresNamed},
-		{"feature_benefits", 2, featureBenefits},
 		{"keyword_in_first_sentence", 2, keywordInFirstSentence},
 		{"no_new_claims", 3, noNewClaims},
+		{subjectMatter, 3, shareOfSubject},
 	},
 	MetaTags: {
 		{"title_length", 2, lengthBetween(minTitle, maxTitle, func(s *subject) string { return s.tags.title })},
@@ -46,8 +48,9 @@ var checks = map[string][]check{
 		{"keyword_in_title", 2, keywordIn(func(s *subject) string { return s.tags.title })},
 		{"keyword_in_description", 2, keywordIn(func(s *subject) string { return s.tags.description })},
 		{"no_duplicate_tags", 1, noDuplicateTags},
-		{"canonical_present", 1, canonicalPresent},
+		{"addresses_absolute", 1, addressesAbsolute},
 		{"open_graph_present", 1, openGraphPresent},
+		{subjectMatter, 3, shareOfSubject},
 	},
 }
 
@@ -58,7 +61,11 @@ const (
 	minReadingEase         = 50.0
 	minDensity, maxDensity = 0.5, 2.5 // percent
 	maxSentenceWords       = 40
+	minSubjectShare        = 0.4
 )
+
+// subjectMatter is the check which tells a text on its subject from a frame to be filled in.
+const subjectMatter = "subject_matter"
 
 // subject is a text with its request.
 type subject struct {
@@ -192,35 +199,6 @@ func featuresNamed(s *subject) (any, bool) {
 	return n, n == len(s.r.Features)
 }
 
-// featureBenefits counts the features with a benefit: a phrase such as "so you can" in
-// the sentence that names the feature, or in the next one if that names no other feature.
-// All features must have one.
-func featureBenefits(s *subject) (any, bool) {
-	all := s.sentences()
-	n := 0
-	for _, f := range s.r.Features {
-		n += number(benefits(all, f, s.r.Features))
-	}
-	return n, n == len(s.r.Features)
-}
-
-// benefits reports whether the sentences name a benefit of a feature.
-func benefits(sentences []string, feature string, features []string) bool {
-	for i, s := range sentences {
-		if !mentions(s, feature) {
-			continue
-		}
-		if hasBenefit(s) {
-			return true
-		}
-		if i+1 < len(sentences) && hasBenefit(sentences[i+1]) &&
-			!slices.ContainsFunc(features, func(f string) bool { return f != feature && mentions(sentences[i+1], f) }) {
-			return true
-		}
-	}
-	return false
-}
-
 // keywordInFirstSentence is 1 if the first sentence contains the keyword.
 func keywordInFirstSentence(s *subject) (any, bool) {
 	all := s.sentences()
@@ -228,10 +206,33 @@ func keywordInFirstSentence(s *subject) (any, bool) {
 	return number(ok), ok
 }
 
-// noNewClaims counts the claims that are not in the request.
+// noNewClaims counts the claims and the benefits that are not in the request.
 func noNewClaims(s *subject) (any, bool) {
 	n := len(newClaims(s.r, s.title+"\n"+s.text()))
+	for _, sentence := range s.sentences() {
+		n += newBenefits(s.r, sentence)
+	}
 	return n, n == 0
+}
+
+// shareOfSubject is the share, with 2 decimals, of the words on the subject among the different words of the text,
+// stop words aside. Words of the subject, of the keywords and of the templates are not on the subject. Nor are those of
+// the features in a blog post, where the built-in writer only asks about them.
+func shareOfSubject(s *subject) (any, bool) {
+	known := slices.Concat([]string{s.r.Subject}, s.r.Keywords)
+	if s.r.Strategy == BlogPost {
+		known = append(known, s.r.Features...)
+	}
+	given, seen := set(tokens(strings.Join(known, " "))), map[string]bool{}
+	n := 0
+	for _, w := range tokens(s.text() + "\n" + s.tags.title + "\n" + s.tags.description) {
+		if !seen[w] && !stopWords[w] {
+			seen[w] = true
+			n += number(!templateWords[w] && !given[w])
+		}
+	}
+	share := float64(n) / float64(max(len(seen), 1))
+	return rounded(share, 2), share >= minSubjectShare
 }
 
 // lengthBetween counts the characters of a part of the text.
@@ -245,14 +246,18 @@ func lengthBetween(low, high int, part func(*subject) string) func(*subject) (an
 // noDuplicateTags counts the repeated tags.
 func noDuplicateTags(s *subject) (any, bool) { return s.tags.duplicates, s.tags.duplicates == 0 }
 
-// canonicalPresent is 1 if the page's own address is given.
-func canonicalPresent(s *subject) (any, bool) {
-	ok := s.tags.canonical != ""
-	return number(ok), ok
+// addressesAbsolute counts the addresses of the page that are not absolute. They may be absent.
+func addressesAbsolute(s *subject) (any, bool) {
+	n := 0
+	for _, address := range s.tags.addresses {
+		u, err := url.Parse(address)
+		n += number(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "")
+	}
+	return n, n == 0
 }
 
 // openGraph are the properties that a page must have.
-var openGraph = []string{"og:title", "og:description", "og:type", "og:url"}
+var openGraph = []string{"og:title", "og:description", "og:type"}
 
 // openGraphPresent counts the properties of openGraph that are present.
 func openGraphPresent(s *subject) (any, bool) {

@@ -12,15 +12,7 @@ import (
 
 // plainWords returns n words of one syllable in short sentences.
 func plainWords(n int) string {
-	var b strings.Builder
-	for i := range n {
-		b.WriteString("cat")
-		if i%10 == 9 || i == n-1 {
-			b.WriteByte('.')
-		}
-		b.WriteByte(' ')
-	}
-	return b.String()
+	return strings.Repeat(strings.Repeat("cat ", 9)+"cat. ", n/10) + strings.Repeat("cat ", n%10) + ". "
 }
 
 // TestBoundsOfChecks checks that each check passes at its bound and fails beside it.
@@ -29,8 +21,8 @@ func TestBoundsOfChecks(t *testing.T) {
 	head := func(title, description, rest string) string {
 		return fmt.Sprintf(`<title>%s</title><meta name="description" content="%s">%s`, title, description, rest)
 	}
-	all := `<link rel="canonical" href="/x"><meta property="og:title" content="x"><meta property="og:description" ` +
-		`content="x"><meta property="og:type" content="x"><meta property="og:url" content="x">`
+	all := `<link rel="canonical" href="https://x.example/a"><meta property="og:title" content="x">` +
+		`<meta property="og:description" content="x"><meta property="og:type" content="x">`
 	repeat := strings.Repeat
 	cases := []struct {
 		strategy, check string
@@ -50,14 +42,19 @@ func TestBoundsOfChecks(t *testing.T) {
 		{BlogPost, "meta_description", "---\ndescription: x\n---\ntext", "---\ndescription: \"\"\n---\ntext"},
 		{ProductDescription, "word_count", plainWords(80), plainWords(79)},
 		{ProductDescription, "word_count", plainWords(300), plainWords(301)},
-		{ProductDescription, "features_named", "A Glass shade, a long cord.", "A glass shade, a cord."},
-		{ProductDescription, "feature_benefits",
-			"A glass shade. It gives you soft light. Long cord: so you can move about.",
-			"A glass shade. A long cord, so you can move about."},
+		{BlogPost, "subject_matter", "A bulb and cable, a question on a page, a source.",
+			"A glass bulb and cable, a question on a page, a source."},
+		{ProductDescription, "features_named", "A Glass shade. Long cord: so you can move about.",
+			"A glass shade. A long cord."},
 		{ProductDescription, "keyword_in_first_sentence", "This desk lamp shines. Yes.",
 			"It shines. This desk lamp does."},
 		{ProductDescription, "no_new_claims", "A lamp with a long cord.", "The finest lamp."},
 		{ProductDescription, "no_new_claims", "A lamp.", "A lamp of 40 cm."},
+		{ProductDescription, "no_new_claims", "A long cord, so you can move about.",
+			"A glass shade, so you can move about."},
+		{ProductDescription, "no_new_claims", "A long cord, so you can move about.",
+			"A long cord, so you can move about, saves you time."},
+		{ProductDescription, "subject_matter", "A glass question.", "Questions on a lamp."},
 		{MetaTags, "title_length", head(repeat("é", 30), "", ""), head(repeat("é", 29), "", "")},
 		{MetaTags, "title_length", head(repeat("é", 60), "", ""), head(repeat("é", 61), "", "")},
 		{MetaTags, "description_length", head("", repeat("é", 70), ""), head("", repeat("é", 69), "")},
@@ -65,14 +62,17 @@ func TestBoundsOfChecks(t *testing.T) {
 		{MetaTags, "keyword_in_title", head("A Desk Lamp", "", ""), head("A Desk", "desk lamp", "")},
 		{MetaTags, "keyword_in_description", head("", "The desk lamp", ""), head("desk lamp", "The desk", "")},
 		{MetaTags, "no_duplicate_tags", head("", "", all), head("", "", all+"<title>x</title>")},
-		{MetaTags, "canonical_present", head("", "", all), head("", "", `<link rel="canonical">`)},
+		{MetaTags, "addresses_absolute", head("", "", all), head("", "", `<link rel="canonical" href="/x">`)},
+		{MetaTags, "addresses_absolute", head("", "", ""), head("", "", `<meta property="og:url" content="x.example">`)},
+		{MetaTags, "subject_matter", head("A bulb", "A question", ""), head("A desk", "A lamp", "")},
 		{MetaTags, "open_graph_present", head("", "", all),
 			head("", "", strings.Replace(all, "og:type", "og:kind", 1))},
 	}
 	seen := map[string]bool{}
 	for _, c := range cases {
 		seen[c.strategy+c.check] = true
-		r := normal(Request{Strategy: c.strategy, Subject: "desk lamp", Features: []string{"glass shade", "long cord"}})
+		r := normal(Request{Strategy: c.strategy, Subject: "desk lamp",
+			Features: []string{"glass shade", "long cord, so you can move about"}})
 		if p := examine(&r, c.passes); slices.Contains(p.failed, c.check) {
 			t.Errorf("%s: %s fails with %v for %.80q", c.strategy, c.check, p.values[c.check], c.passes)
 		}

@@ -5,11 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -168,8 +166,12 @@ func finish(r *Request, content string, m metadata) Text {
 // reasoning describes the result of the checks in words.
 func reasoning(r *Request, p report) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on %s: ", map[string]string{BlogPost: "Blog post", ProductDescription: "Product description",
+	fmt.Fprintf(&b, "%s on %s", map[string]string{BlogPost: "Blog post", ProductDescription: "Product description",
 		MetaTags: "Meta tags"}[r.Strategy], r.Subject)
+	if slices.Contains(p.failed, subjectMatter) {
+		b.WriteString(", only a frame to be filled in")
+	}
+	b.WriteString(": ")
 	switch r.Strategy {
 	case BlogPost:
 		fmt.Fprintf(&b, "%v words under %v headings, reading ease %v, %q at %v %% of the words.",
@@ -215,15 +217,4 @@ func locale(r *Request) string {
 		return "en_" + strings.ToUpper(region)
 	}
 	return "en_US"
-}
-
-// slug returns a subject in the form of a path segment.
-func slug(s string) string {
-	words := tokens(s)
-	if len(words) == 0 {
-		h := fnv.New64a()
-		_, _ = h.Write([]byte(s))
-		return "page-" + strconv.FormatUint(h.Sum64(), 36)
-	}
-	return strings.Join(words, "-")
 }

@@ -15,18 +15,12 @@ const (
 )
 
 // stopWords separate phrases.
-var stopWords = func() map[string]bool {
-	m := map[string]bool{}
-	for _, w := range strings.Fields(`a about above after again all also an and any are as at be because been before
+var stopWords = set(strings.Fields(`a about above after again all also an and any are as at be because been before
 		being below between both but by can could did do does doing down during each few for from further get had has
 		have having he her here hers him his how i if in into is it its just let me more most my no nor not now of
 		off on once only or other our out over own per same she should so some such than that the their them then
 		there these they this those through to too under until up us very was we were what when where which while who
-		whom why will with without would you your yours`) {
-		m[w] = true
-	}
-	return m
-}()
+		whom why will with without would you your yours`))
 
 // phrase is a candidate with its score.
 type phrase struct {

@@ -13,7 +13,7 @@ import (
 type tags struct {
 	title       string
 	description string
-	canonical   string
+	addresses   []string          // of the page
 	named       map[string]string // by name or property, in small letters
 	duplicates  int
 }
@@ -68,13 +68,16 @@ func (t *tags) add(token html.Token, note func(name string)) {
 		}
 		note("meta " + name)
 		t.named[name] = attributes["content"]
-		if name == "description" {
+		switch name {
+		case "description":
 			t.description = attributes["content"]
+		case "og:url":
+			t.addresses = append(t.addresses, attributes["content"])
 		}
 	case "link":
 		if strings.EqualFold(attributes["rel"], "canonical") {
 			note("canonical")
-			t.canonical = attributes["href"]
+			t.addresses = append(t.addresses, attributes["href"])
 		}
 	}
 }

@@ -20,6 +20,15 @@ func tokens(s string) []string {
 	})
 }
 
+// set returns the set of some words.
+func set(words []string) map[string]bool {
+	m := map[string]bool{}
+	for _, w := range words {
+		m[w] = true
+	}
+	return m
+}
+
 // countPhrase returns how often phrase occurs in the words of a text, without overlaps.
 func countPhrase(text, phrase []string) int {
 	if len(phrase) == 0 {

@@ -25,16 +25,13 @@ var templates = map[string]*template.Template{
 
 // parse returns the template of a strategy.
 func parse(strategy string) *template.Template {
-	text, err := templateFiles.ReadFile("templates/" + strategy + ".tmpl")
-	if err != nil {
-		panic(err)
-	}
-	return template.Must(template.Parse(string(text), template.Options{
+	return template.Must(template.Parse(source(strategy), template.Options{
 		Data: "the page",
 		Functions: map[string]template.Function{
 			"upper":       template.Unary(upperFirst),
 			"quote":       template.JSON,
 			"escapeMarks": template.Unary(escapeMarks),
+			"name":        template.Unary(featureName),
 			"escape":      template.Unary(html.EscapeString),
 		},
 	}))
@@ -49,35 +46,14 @@ type page struct {
 	Title            string
 	Summary          string   // as meta description
 	Tags             []string // the key phrases
-	Features         []feature
+	Features         []string // of the subject
 	Full             bool     // the features leave no room for other phrases
 	Terms            []string // the other keywords
-	Slug             string
 	Locale           string
 }
 
-// feature is a feature of the subject.
-type feature struct {
-	Name    string
-	Benefit string // follows "so you can"; empty: there is no room for it
-}
-
-// benefitTexts are what one can do with any feature. They claim nothing.
-var benefitTexts = []string{
-	"see at once whether it fits your needs",
-	"spend less time on the small things",
-	"decide with a clear picture",
-	"plan around it",
-	"compare it with what you have today",
-	"tick one more point off your list",
-}
-
-const (
-	// maxFeatureWords limits the words about features in a product description beside other phrases.
-	maxFeatureWords = 150
-	// longBenefit and shortBenefit are the words of a line on a feature beside its name, with and without a benefit.
-	longBenefit, shortBenefit = 11, 2
-)
+// maxFeatureWords limits the words about features in a product description beside other phrases.
+const maxFeatureWords = 150
 
 // The lengths that the checks of meta_tags require. Titles and descriptions of other texts
 // have them where possible.
@@ -85,6 +61,19 @@ const (
 	minTitle, maxTitle             = 30, 60 // characters
 	minDescription, maxDescription = 70, 158
 )
+
+// source returns the source of the template of a strategy.
+func source(strategy string) string {
+	text, err := templateFiles.ReadFile("templates/" + strategy + ".tmpl")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// templateWords are the words that the templates hold for any subject.
+var templateWords = set(tokens(regexp.MustCompile(`(?s)\{\{.*?\}\}|<[^>]*>`).ReplaceAllString(
+	source(BlogPost)+source(ProductDescription)+source(MetaTags), " ")))
 
 // compose writes a text by the template of the strategy.
 func compose(r *Request) (string, error) { return render(r.Strategy, newPage(r)) }
@@ -108,9 +97,11 @@ var emptyLines = regexp.MustCompile(`\n{3,}`)
 // newPage returns the data of a template for a request.
 func newPage(r *Request) *page {
 	keyword, subject, aside := names(r)
-	p := &page{Slug: slug(r.Keyword()), Locale: locale(r), Tags: related(r), Aside: aside,
-		Keyword: escapeMarks(keyword), Subject: escapeMarks(subject)}
-	p.Features, p.Full = describe(r.Features)
+	p := &page{Locale: locale(r), Tags: related(r), Aside: aside, Keyword: escapeMarks(keyword),
+		Subject: escapeMarks(subject), Full: len(tokens(strings.Join(r.Features, " "))) > maxFeatureWords}
+	for _, f := range r.Features {
+		p.Features = append(p.Features, escapeMarks(f))
+	}
 	for i, k := range r.Keywords {
 		known := i == 0 || slices.ContainsFunc(append([]string{r.Subject}, r.Features...),
 			func(s string) bool { return mentions(s, k) })
@@ -145,20 +136,6 @@ func withoutEnd(s string) string {
 		return t
 	}
 	return s
-}
-
-// describe returns the features of a product, and whether they leave no room for other phrases.
-func describe(features []string) (list []feature, full bool) {
-	words := len(tokens(strings.Join(features, " ")))
-	long := words+longBenefit*len(features) <= maxFeatureWords
-	for i, name := range features {
-		f := feature{Name: escapeMarks(name)}
-		if long {
-			f.Benefit = benefitTexts[i%len(benefitTexts)]
-		}
-		list = append(list, f)
-	}
-	return list, !long && words+shortBenefit*len(features) > maxFeatureWords
 }
 
 // title returns the title of a page on the first of some phrases that fits.
@@ -231,4 +208,10 @@ func list(all []string) string {
 	default:
 		return strings.Join(all[:n-1], ", ") + " and " + all[n-1]
 	}
+}
+
+// featureName returns a feature without the benefit that follows it.
+func featureName(f string) string {
+	name, _, _ := strings.Cut(f, ", so ")
+	return name
 }
