@@ -279,9 +279,9 @@ var schemaOfText = json.RawMessage(`{"type":"object","properties":{"title":{"typ
 
 // prompts are the instructions for each strategy, which follow from its checks.
 var prompts = map[string]string{
-	BlogPost: "Write a blog post of 700 to 1500 words in Markdown with at least four headings (##) and short, " +
-		"plain sentences, none over 30 words. The keyword stands in the title, in the first sentence, in one " +
-		"heading, and in about one of 80 words.",
+	BlogPost: "Write a blog post of 700 to 1500 words in Markdown on the subject itself, with nothing that would fit " +
+		"any other subject, with at least four headings (##) and short, plain sentences, none over 30 words. The " +
+		"keyword stands in the title, in the first sentence, in one heading, and in about one of 80 words.",
 	ProductDescription: "Write a product description of 100 to 250 words in Markdown. The keyword stands in the " +
 		"first sentence. Name every feature exactly as it is given. Claim nothing that is not given: no numbers, " +
 		"no superlatives, no benefits (\"so you can\").",

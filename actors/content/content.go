@@ -169,7 +169,7 @@ func reasoning(r *Request, p report) string {
 	fmt.Fprintf(&b, "%s on %s", map[string]string{BlogPost: "Blog post", ProductDescription: "Product description",
 		MetaTags: "Meta tags"}[r.Strategy], r.Subject)
 	if slices.Contains(p.failed, subjectMatter) {
-		b.WriteString(", only a frame to be filled in")
+		b.WriteString(", only a frame to be filled in with facts")
 	}
 	b.WriteString(": ")
 	switch r.Strategy {

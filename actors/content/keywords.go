@@ -107,7 +107,7 @@ func separates(text []rune, i int) bool {
 
 // related returns the key phrases of a request, the most important first.
 func related(r *Request) []string {
-	given := strings.Join(slices.Concat([]string{r.Subject}, r.Keywords, r.Features), ". ")
+	given := strings.Join(slices.Concat([]string{r.Subject}, r.Keywords, featureNames(r.Features)), ". ")
 	names := []string{}
 	for _, p := range extract(given) {
 		if len(names) < maxKeywords {

@@ -31,7 +31,6 @@ func parse(strategy string) *template.Template {
 			"upper":       template.Unary(upperFirst),
 			"quote":       template.JSON,
 			"escapeMarks": template.Unary(escapeMarks),
-			"name":        template.Unary(featureName),
 			"escape":      template.Unary(html.EscapeString),
 		},
 	}))
@@ -46,14 +45,15 @@ type page struct {
 	Title            string
 	Summary          string   // as meta description
 	Tags             []string // the key phrases
-	Features         []string // of the subject
-	Full             bool     // the features leave no room for other phrases
+	Features         []string // of the subject, as given
+	Names            []string // of the features
+	Full             bool     // the features are enough for a product description
 	Terms            []string // the other keywords
 	Locale           string
 }
 
-// maxFeatureWords limits the words about features in a product description beside other phrases.
-const maxFeatureWords = 150
+// minFeatureWords are the words of features with which a product description needs no other phrases.
+const minFeatureWords = 60
 
 // The lengths that the checks of meta_tags require. Titles and descriptions of other texts
 // have them where possible.
@@ -98,9 +98,9 @@ var emptyLines = regexp.MustCompile(`\n{3,}`)
 func newPage(r *Request) *page {
 	keyword, subject, aside := names(r)
 	p := &page{Locale: locale(r), Tags: related(r), Aside: aside, Keyword: escapeMarks(keyword),
-		Subject: escapeMarks(subject), Full: len(tokens(strings.Join(r.Features, " "))) > maxFeatureWords}
-	for _, f := range r.Features {
-		p.Features = append(p.Features, escapeMarks(f))
+		Subject: escapeMarks(subject), Full: len(tokens(strings.Join(r.Features, " "))) >= minFeatureWords}
+	for i, name := range featureNames(r.Features) {
+		p.Features, p.Names = append(p.Features, escapeMarks(r.Features[i])), append(p.Names, escapeMarks(name))
 	}
 	for i, k := range r.Keywords {
 		known := i == 0 || slices.ContainsFunc(append([]string{r.Subject}, r.Features...),
@@ -151,7 +151,8 @@ func title(phrases []string) string {
 func summary(phrases, features []string) string {
 	var all []string
 	for n := len(features); n > 0; n-- {
-		all = append(all, phrases[0]+" with "+list(features[:n])+": what to check, what to ask and where to begin.")
+		all = append(all, phrases[0]+": "+strings.Join(featureNames(features[:n]), ", ")+
+			". What to check, what to ask and where to begin.")
 	}
 	for _, p := range phrases {
 		all = append(all, p+": where to begin, which questions to ask, how to check what you read and what to do next.",
@@ -198,20 +199,12 @@ func upperFirst(s string) string {
 	return s
 }
 
-// list returns "a, b and c".
-func list(all []string) string {
-	switch n := len(all); n {
-	case 0:
-		return ""
-	case 1:
-		return all[0]
-	default:
-		return strings.Join(all[:n-1], ", ") + " and " + all[n-1]
+// featureNames returns features without the benefits that follow them.
+func featureNames(features []string) []string {
+	names := make([]string, len(features))
+	for i, f := range features {
+		name, _, _ := strings.Cut(f, ", so ")
+		names[i] = withoutEnd(name)
 	}
-}
-
-// featureName returns a feature without the benefit that follows it.
-func featureName(f string) string {
-	name, _, _ := strings.Cut(f, ", so ")
-	return name
+	return names
 }
