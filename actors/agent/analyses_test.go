@@ -143,31 +143,41 @@ func TestRankOfScans(t *testing.T) {
 }
 
 func TestBacktestReplaysTheStoredBars(t *testing.T) {
-	withBench(t, Options{History: &fakeMarket{}}, func(t *testing.T, b *bench) {
-		bars := historyOfTests
-		from, to := time.UnixMilli(bars[600].CloseTime).UTC(), time.UnixMilli(bars[1400].CloseTime).UTC()
-		if _, err := b.agents.SubmitBacktest(t.Context(), request("btc"), from, to); err != nil {
-			t.Fatal(err)
+	for tf, slippage := range map[signal.Timeframe]float64{signal.M1: .081, signal.M5: .031, signal.H1: .008} {
+		bars := slices.Clone(historyOfTests)
+		for i := range bars {
+			bars[i].OpenTime = int64(i) * tf.Duration().Milliseconds()
+			bars[i].CloseTime = bars[i].OpenTime + tf.Duration().Milliseconds()
 		}
-		want, err := backtest.Run(t.Context(), bars, backtest.Options{
-			Origin:   strategy.Origin{Asset: "btc", Tick: .001, Source: "simulated", Compression: 60, Cost: .001},
-			Strategy: strategy.Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk,
-			From: bars[600].CloseTime, To: bars[1400].CloseTime,
+		seen := history()
+		seen.Bars = bars
+		withBench(t, Options{History: at(&seen), Slippage: .008}, func(t *testing.T, b *bench) {
+			from, to := time.UnixMilli(bars[600].CloseTime).UTC(), time.UnixMilli(bars[1400].CloseTime).UTC()
+			req := request("btc")
+			req.Timeframe = tf
+			if _, err := b.agents.SubmitBacktest(t.Context(), req, from, to); err != nil {
+				t.Fatal(err)
+			}
+			want, err := backtest.Run(t.Context(), bars, backtest.Options{
+				Origin:   strategy.Origin{Asset: "btc", Tick: .001, Source: "simulated", Compression: 60, Cost: .001},
+				Strategy: strategy.Momentum, Timeframe: tf, Risk: signal.MediumRisk,
+				From: bars[600].CloseTime, To: bars[1400].CloseTime, Slippage: slippage,
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want.Statistics.Count < 10 || want.Statistics.Reasons.StopLoss == 0 {
+				t.Fatalf("only %+v are replayed", want.Statistics)
+			}
+			text, err := json.Marshal(want)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(string(text), string(b.ends().Result)); d != "" {
+				t.Errorf("%s: %s", tf, d)
+			}
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want.Statistics.Count < 10 {
-			t.Fatalf("only %d signals are replayed", want.Statistics.Count)
-		}
-		text, err := json.Marshal(want)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if d := cmp.Diff(string(text), string(b.ends().Result)); d != "" {
-			t.Error(d)
-		}
-	})
+	}
 }
 
 // TestRunEqualsBacktestAtTheClose checks that a run at the close of a bar, on a source

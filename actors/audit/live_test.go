@@ -2,6 +2,7 @@ package audit
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,30 @@ func TestLiveEndsAgainstABacktest(t *testing.T) {
 	if later := (Options{Partitions: []int{0}, ClosedSince: s.signals[n-1].ExpiresAt.Add(time.Hour)}); true {
 		if r, _, err := Run(t.Context(), from, later); err != nil || r.Live.Closed != 0 {
 			t.Errorf("closed before the last audit: %+v %v", r.Live, err)
+		}
+	}
+}
+
+// TestSlippageOfTheTimeframe checks what a backtest pays for each stop that lies inside a bar.
+func TestSlippageOfTheTimeframe(t *testing.T) {
+	t.Parallel()
+	for tf, slippage := range map[signal.Timeframe]float64{signal.M1: .081, signal.M5: .031, signal.H1: .008} {
+		s := newStockOf(t, tf)
+		stops := 0
+		for _, x := range s.signals {
+			if x.Closing.Reason == signal.StopLoss && *x.Closing.ExitPrice == x.Levels.Stop {
+				stops++
+			}
+		}
+		from := s.sources()
+		from.Slippage = .008
+		r, _, err := Run(t.Context(), from, Options{Partitions: []int{0}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := r.Live.SumR-r.Live.BacktestR, float64(stops)*slippage; stops < 5 ||
+			r.Live.Replayed != len(s.signals) || math.Abs(got-want) > 1e-9 {
+			t.Errorf("%s: %d stops cost %.4f R, want %.4f: %+v", tf, stops, got, want, r.Live)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 // stock fakes a store: bars of one asset without trades, and signals.
 type stock struct {
+	tf      signal.Timeframe
 	bars    []marketdata.Bar
 	signals []*signal.Signal
 }
@@ -38,7 +39,7 @@ func (s *stock) Asset(context.Context, string) (marketdata.Asset, marketdata.Liv
 }
 
 func (s *stock) Bars(_ context.Context, asset string, tf signal.Timeframe) ([]marketdata.AssetBar, int64, error) {
-	if tf != signal.H1 {
+	if tf != s.tf {
 		return nil, 0, nil
 	}
 	bars := make([]marketdata.AssetBar, len(s.bars))
@@ -56,12 +57,18 @@ func (s *stock) sources() Sources {
 	return Sources{Signals: s, Prices: s, Outcomes: s, Costs: backtest.DefaultCosts}
 }
 
-// newStock returns the closed signals of a backtest as live signals, with their bars.
+// newStock returns newStockOf of hours.
 func newStock(t testing.TB) *stock {
 	t.Helper()
+	return newStockOf(t, signal.H1)
+}
+
+// newStockOf returns the closed signals of a backtest as live signals, with their bars.
+func newStockOf(t testing.TB, tf signal.Timeframe) *stock {
+	t.Helper()
 	r := rand.New(rand.NewPCG(7, 3))
-	s := &stock{}
-	const step = 3_600_000
+	s := &stock{tf: tf}
+	step := tf.Duration().Milliseconds()
 	price := 100.0
 	for i := range 1400 {
 		open := int64(495_000+i) * step
@@ -75,7 +82,7 @@ func newStock(t testing.TB) *stock {
 		s.bars = append(s.bars, b)
 	}
 	for _, name := range []string{strategy.Momentum, strategy.MeanReversion} {
-		o := backtest.Options{Strategy: name, Timeframe: signal.H1, Risk: signal.MediumRisk,
+		o := backtest.Options{Strategy: name, Timeframe: tf, Risk: signal.MediumRisk,
 			Origin: strategy.Origin{Asset: "walk", Tick: .00001, Source: "stream", Compression: 1, Cost: .001},
 			From:   s.bars[1010].CloseTime}
 		found, err := backtest.Run(t.Context(), s.bars, o)

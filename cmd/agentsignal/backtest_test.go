@@ -1,13 +1,39 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"text/tabwriter"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/market/simulated"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
+
+// TestSlippageOfTheTimeframe checks that a file pays the slippage of its timeframe, or what is given.
+func TestSlippageOfTheTimeframe(t *testing.T) {
+	t.Parallel()
+	for tf, want := range map[signal.Timeframe]string{signal.M1: "0.081", signal.M5: "0.031", signal.H1: "0.008",
+		signal.D1: "0.008"} {
+		var file strings.Builder
+		file.WriteString("time,open,high,low,close\n")
+		for _, b := range simulated.Walk(1, "BTC", tf, 700) {
+			fmt.Fprintf(&file, "%d,%v,%v,%v,%v\n", b.OpenTime, b.Open, b.High, b.Low, b.Close)
+		}
+		for _, given := range []string{"", "0.25"} {
+			line := "backtest --asset BTC --strategy momentum --csv - --timeframe " + string(tf)
+			if given != "" {
+				line, want = line+" --slippage "+given, given
+			}
+			out, _, err := runCommand(t.Context(), strings.NewReader(file.String()), strings.Fields(line)...)
+			if first, _, _ := strings.Cut(out, "\n"); err != nil ||
+				!strings.HasSuffix(first, "cost 10 basis points a side, slippage "+want+" R") {
+				t.Errorf("%s: %s %v, want slippage %s", line, first, err, want)
+			}
+		}
+	}
+}
 
 // statisticsText returns what the command prints of n signals, of which the second and every third won; a
 // fifth of them have a confidence below 0.4.
