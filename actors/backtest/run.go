@@ -230,8 +230,9 @@ func SlippageOn(tf signal.Timeframe, hourly float64) float64 {
 		return hourly * 81 / 8
 	case signal.M5:
 		return hourly * 31 / 8
+	default:
+		return hourly // daily slippage was not measured
 	}
-	return hourly // daily slippage was not measured
 }
 
 // Of returns the cost as a share of the price. Metals count as commodities; an unknown

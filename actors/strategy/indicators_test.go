@@ -65,7 +65,8 @@ func TestFirstValueOfIndicators(t *testing.T) {
 	first := map[string]int{}
 	addAll(goldenBars(), func(i int, x *indicators) {
 		for name, ready := range map[string]bool{
-			"EMA12": x.fast.count >= x.fast.n, "EMA26": x.slow.count >= x.slow.n, "RSI14": x.strength.gain.count >= x.strength.gain.n,
+			"EMA12": x.fast.count >= x.fast.n, "EMA26": x.slow.count >= x.slow.n,
+			"RSI14": x.strength.gain.count >= x.strength.gain.n,
 			"ATR14": x.atr.count >= x.atr.n, "ADX14": x.trend.seeded >= x.trend.n,
 		} {
 			if _, known := first[name]; ready && !known {

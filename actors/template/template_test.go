@@ -68,7 +68,8 @@ func showAll(tree *parse.Tree, list *parse.ListNode) {
 		switch n := n.(type) {
 		case *parse.ActionNode:
 			if what := n.Pipe.String(); len(n.Pipe.Decl) == 0 {
-				show := &parse.CommandNode{NodeType: parse.NodeCommand, Args: []parse.Node{parse.NewIdentifier("show").SetTree(tree),
+				show := &parse.CommandNode{NodeType: parse.NodeCommand, Args: []parse.Node{
+					parse.NewIdentifier("show").SetTree(tree),
 					&parse.StringNode{NodeType: parse.NodeString, Quoted: strconv.Quote(what), Text: what}}}
 				n.Pipe.Cmds = append(n.Pipe.Cmds, show)
 			}
@@ -131,17 +132,20 @@ func check(tb interface{ Errorf(string, ...any) }, text string, v any) {
 
 var examples = []string{
 	"{{.map.a.text}} {{$.type | upper}} {{fixed .type .half}}{{json .list}}{{json nil}}",
-	"{{range $i, $x := .list}}{{$i}}{{json $x}}{{else}}-{{end}}{{range .none}}{{else}}none{{end}}{{range .gone}}{{else}}none{{end}}",
+	"{{range $i, $x := .list}}{{$i}}{{json $x}}{{else}}-{{end}}" +
+		"{{range .none}}{{else}}none{{end}}{{range .gone}}{{else}}none{{end}}",
 	"{{range $k, $v := .map}}{{$k}}{{if eq $k \"a\"}}{{continue}}{{end}}{{$v}}{{end}}",
 	"{{range 3}}{{.}}{{if eq . 1}}{{break}}{{end}}{{end}}",
-	"{{with $x := .map.a}}{{$x.text}}{{.list | json}}{{else with .type}}{{.}}{{else}}{{end}}{{with .gone}}{{else}}{{.type}}{{end}}",
+	"{{with $x := .map.a}}{{$x.text}}{{.list | json}}{{else with .type}}{{.}}{{else}}{{end}}" +
+		"{{with .gone}}{{else}}{{.type}}{{end}}",
 	"{{$x := 1}}{{range 3}}{{$x = .}}{{$x := 9}}{{$x}}{{end}}{{$x}}{{range $x = .list}}{{end}}",
 	"{{len .text}}{{len .list}}{{len .map}}{{index .list 0}}{{(index .list 4).k}}",
 	"{{index .map \"a\" \"text\"}}{{index .map.a.list 1}}",
 	"{{and 1 .zero .n}}{{or .zero .empty \"x\"}}{{not .yes}}{{1 | and .yes}}{{.half | lt 0.25}}",
 	"{{ne .n nil}}{{eq .type 1.5 .n \"a.b\"}}",
 	"{{eq .half .half}}{{le .half 0.5}}{{ge 2 1}}{{gt \"b\" \"a\"}}{{eq .yes true}}{{eq 'a' 0x61}}{{1e3}}{{0x1p4}}{{-1}}{{.big}}",
-	"a\n{{- .gone}}", "{{.list}}", "{{.text.x}}", "{{index .list 9}}", "{{lt .half 1}}", "{{len .n}}", "{{eq .map .map}}", "{{. 1}}",
+	"a\n{{- .gone}}", "{{.list}}", "{{.text.x}}", "{{index .list 9}}", "{{lt .half 1}}", "{{len .n}}", "{{eq .map .map}}",
+	"{{. 1}}",
 	"{{.type 1}}", "{{if .n}}{{end}}{{if .gone.x.y}}{{end}}{{/* c */}}{{range .half}}{{end}}", "{{or 1 ($x := 2)}}{{$x}}",
 	"{{range $i, $x := 3}}{{end}}", "{{upper 1}}", "{{upper}}", "{{nil}}", "{{json .n .n}}", "{{and}}", "{{\"a\" | .type}}",
 	"{{define \"x\"}}{{end}}", "{{template \"x\"}}", "{{1i}}",
@@ -166,7 +170,8 @@ func FuzzTemplate(f *testing.F) {
 func TestRandomTemplates(t *testing.T) {
 	t.Parallel()
 	v := data(t)
-	atoms := rapid.SampledFrom([]string{".", "$", "$x", "$y", ".k", ".type", ".n", ".yes", ".no", ".zero", ".half", ".list", ".none",
+	atoms := rapid.SampledFrom([]string{".", "$", "$x", "$y", ".k", ".type", ".n", ".yes", ".no", ".zero", ".half", ".list",
+		".none",
 		".map", ".map.a", ".map.a.list", ".gone", ".gone.x", ".text", ".empty", "$.list", "$.map.b", "1", "0", "2.5", `"a.b"`,
 		`"a"`, "true", "'c'", "nil"})
 	names := rapid.SampledFrom([]string{"and", "or", "not", "len", "index", "eq", "ne", "lt", "le", "gt", "ge", "json", "upper",

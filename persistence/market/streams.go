@@ -219,7 +219,8 @@ func closedBar(values map[string]any) marketdata.ClosedBar {
 	return c
 }
 
-// AppendRound writes ticks of the feeder's sources in order as one entry. KindConflict: another feeder took over, and nothing was written.
+// AppendRound writes ticks of the feeder's sources in order as one entry. KindConflict: another feeder took over, and
+// nothing was written.
 func (m *Streams) AppendRound(ctx context.Context, epoch int64, ticks []marketdata.AssetTick) error {
 	if len(ticks) == 0 {
 		return nil

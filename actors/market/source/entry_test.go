@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
@@ -89,7 +88,7 @@ func TestTicksAreChecked(t *testing.T) {
 				t.Fatalf("skipped for %q, want %q", skipped, c.skipped)
 			}
 			want := marketdata.AssetTick{Asset: "BTC", Source: "stream", Tick: c.want}
-			if d := gocmp.Diff(want, got); skipped == "" && d != "" {
+			if d := cmp.Diff(want, got); skipped == "" && d != "" {
 				t.Errorf("tick (-want +got):\n%s", d)
 			}
 		})

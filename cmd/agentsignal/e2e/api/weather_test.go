@@ -64,7 +64,8 @@ func TestWeatherRunsMakeTwoRecords(t *testing.T) {
 		}
 		w := list.Signals[0]
 		if w.ID != metadata.WeatherID || w.Type != "weather_arbitrage" || w.Commodity != strings.ToLower(run.asset) ||
-			w.Confidence != got.Confidence || w.Initial != got.Confidence || w.Direction != got.Direction || w.CreatedAt != got.CreatedAt ||
+			w.Confidence != got.Confidence || w.Initial != got.Confidence || w.Direction != got.Direction ||
+			w.CreatedAt != got.CreatedAt ||
 			!strings.Contains(w.Impact, " % in 5 days (a scale; usual range ± ") &&
 				!strings.HasPrefix(w.Impact, "no signal worth acting on (usual range in 5 days ± ") {
 			t.Errorf("the run answers %+v, the list has %+v", got, w)
