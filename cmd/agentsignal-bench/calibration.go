@@ -7,7 +7,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -32,14 +31,6 @@ const (
 // calibrated are the strategies that read only bars.
 var calibrated = []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout}
 
-// barFiles are the flags that replace the markets of calibration by files.
-type barFiles struct {
-	names           []string
-	timeframe, risk string
-	classes         []string // of assets whose names are not known: a class, or NAME=CLASS
-	cost            float64  // in basis points; NaN: that of the class
-}
-
 // calibrationBenchmark is the benchmark calibration.
 type calibrationBenchmark struct {
 	*report
@@ -50,16 +41,11 @@ type calibrationBenchmark struct {
 func (b *calibrationBenchmark) define(c *cobra.Command) {
 	c.Long = `Compares confidence with the share of signals that close in profit, on walks without
 drift and on the simulated market, or on files of bars. Files are read as by
-agentsignal backtest; each is named after its asset, such as SPY.csv or SPY_1h.csv.`
+agentsignal backtest; each is named after its asset, such as SPY.csv or SPY_1h.csv.
+Files of today's companies give results that are too good, because those that failed are
+missing (survivorship bias).`
 	c.Example = "  agentsignal-bench calibration --timeframe 1d --csv SPY.csv,IBM.csv,NZDUSD.csv --class stock,NZDUSD=fx"
-	c.Flags().StringSliceVar(&b.files.names, "csv", nil, "files of bars to measure on, one for each asset")
-	c.Flags().StringSliceVar(&b.files.classes, "class", nil, "the class of assets whose names are not known, or of one: "+
-		"stock or NZDUSD=fx; classes are "+strings.Join(assets.Classes, ", "))
-	c.Flags().Float64Var(&b.files.cost, "cost", math.NaN(),
-		"cost of entry and of exit each, in basis points; that of the asset's class if not given")
-	c.Flags().Lookup("cost").DefValue = "0" // hides the default, which stands for the cost of the class
-	c.Flags().StringVar(&b.files.timeframe, "timeframe", "1h", "that of the files: 1m, 5m, 1h or 1d")
-	c.Flags().StringVar(&b.files.risk, "risk", "medium", "that of the signals on files: low, medium or high")
+	b.files.define(c)
 }
 
 // measure compares confidence with the share of signals that close in profit, which it
@@ -98,25 +84,15 @@ func (b *calibrationBenchmark) measure(ctx context.Context) error {
 
 // onFiles measures on the files of the flags.
 func (b *calibrationBenchmark) onFiles(ctx context.Context) error {
-	tf, risk := signal.Timeframe(b.files.timeframe), signal.RiskLevel(b.files.risk)
-	if strategy.Horizon(tf, signal.MediumRisk) == 0 {
-		return fmt.Errorf("--timeframe: %q must be 1m, 5m, 1h or 1d", tf)
-	}
-	if strategy.StopMultiple(risk) == 0 {
-		return fmt.Errorf("--risk: %q must be low, medium or high", risk)
-	}
-	if b.files.cost < 0 || b.files.cost > 1000 {
-		return fmt.Errorf("--cost: %g must be 0 to 1000 basis points", b.files.cost)
-	}
-	markets, err := b.files.read(tf)
+	markets, err := b.files.read()
 	if err != nil {
-		return fmt.Errorf("--csv: %w", err)
+		return err
 	}
 	for i := range markets {
 		m := &markets[i]
 		b.row(m.asset, "class %s, cost %g basis points a side", cmp.Or(m.class, "not known"), math.Round(m.cost*1e8)/1e4)
 	}
-	return b.onMarkets(ctx, markets, tf, risk)
+	return b.onMarkets(ctx, markets, signal.Timeframe(b.files.timeframe), signal.RiskLevel(b.files.risk))
 }
 
 // slippage prints by timeframe how far beyond the stop trades close entries.

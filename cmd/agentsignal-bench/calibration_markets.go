@@ -6,14 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
-	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -29,51 +26,6 @@ type assetBars struct {
 // marketOf returns an asset with the default cost of its class.
 func marketOf(asset, class string, bars []marketdata.Bar) assetBars {
 	return assetBars{asset, class, backtest.DefaultCosts.Of(class), bars}
-}
-
-// classOf returns the class of an asset: that of a known one, else that of --class.
-func (f *barFiles) classOf(asset string) (string, error) {
-	given := ""
-	for _, c := range f.classes {
-		switch name, class, named := strings.Cut(c, "="); {
-		case !named && given == "":
-			given = c
-		case named && strings.EqualFold(name, asset):
-			given = class
-		}
-	}
-	return assets.ClassOr(asset, given)
-}
-
-// read reads the files. An asset has the name of its file up to the first dot or underscore.
-func (f *barFiles) read(tf signal.Timeframe) ([]assetBars, error) {
-	var markets []assetBars
-	for _, name := range f.names {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		bars, err := backtest.ReadCSV(file, tf)
-		file.Close()
-		if err != nil {
-			return nil, fmt.Errorf("%s:\n%w", name, err)
-		}
-		base := filepath.Base(name)
-		asset, _, _ := strings.Cut(strings.ToUpper(strings.TrimSuffix(base, filepath.Ext(base))), "_")
-		if slices.ContainsFunc(markets, func(m assetBars) bool { return m.asset == asset }) {
-			return nil, fmt.Errorf("%s: there is another file of %s", name, asset)
-		}
-		if !math.IsNaN(f.cost) {
-			markets = append(markets, assetBars{asset, assets.ClassOf(asset), f.cost / 1e4, bars})
-			continue
-		}
-		class, err := f.classOf(asset)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
-		}
-		markets = append(markets, marketOf(asset, class, bars))
-	}
-	return markets, nil
 }
 
 // told is what a signal said when it was made.

@@ -59,7 +59,8 @@ of the file alone. The first line of a file
 names its columns: time (open_time, timestamp, date), open, high, low, close and, if it
 is known, volume. An asset whose name is not known needs --class or --cost. Times are those
 at which bars open: milliseconds or seconds since 1970, 2026-11-21 or
-2026-11-21T09:30:00Z; the oldest comes first.`,
+2026-11-21T09:30:00Z; the oldest comes first. Results over the files of today's companies
+are too good, because those that failed are missing (survivorship bias).`,
 		Example: `  agentsignal backtest --asset BTC --strategy momentum
   agentsignal backtest --asset SPY --strategy breakout --timeframe 1d --csv spy.csv --trades`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBacktest(cmd, s, &f) },
@@ -169,6 +170,9 @@ func (f *backtestFlags) options() (backtest.Options, error) {
 	check(f.class == "" || slices.Contains(assets.Classes, f.class), "--class: must be one of %s",
 		strings.Join(assets.Classes, ", "))
 	check(f.class == "" || f.file != "", "--class: only for --csv; stored assets have a class")
+	check(f.class == "" || math.IsNaN(f.cost), "--class: has no effect with --cost")
+	check(f.tick == 0 || f.file != "", "--tick: only for --csv; stored assets have a tick size")
+	check(!f.fill || f.file != "", "--always-open: only for --csv; of stored assets it is known")
 	check(f.class == "" || known == "" || known == f.class, "--class: %s is %s; --cost sets other costs", o.Asset, known)
 	check(math.IsNaN(f.cost) || f.cost >= 0 && f.cost <= 1000, "--cost: must be 0 to 1000 basis points")
 	check(math.IsNaN(f.slippage) || f.slippage >= 0 && f.slippage <= 1, "--slippage: must be 0 to 1 R")

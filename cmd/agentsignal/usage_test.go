@@ -130,20 +130,23 @@ func TestPlacesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// TestFilesOfUnknownAssetsNeedAClass checks that a backtest never guesses what an asset costs.
+// TestFilesOfUnknownAssetsNeedAClass checks that a backtest never guesses what an asset costs, and ignores no flag of files.
 func TestFilesOfUnknownAssetsNeedAClass(t *testing.T) {
 	t.Parallel()
 	const read = "--csv: open nosuch: no such file or directory" // the class has been accepted
 	for args, want := range map[string]string{
 		"IBM --csv nosuch": "IBM is not a known asset, so its costs are not known: " +
 			"give --class (crypto, stock, fx, metal, commodity) or --cost",
-		"IBM --csv nosuch --class stock":  read,
-		"IBM --csv nosuch --cost 2":       read,
-		"MSFT --csv nosuch":               read,
-		"MSFT --csv nosuch --class stock": read,
-		"MSFT --csv nosuch --class fx":    "--class: MSFT is stock; --cost sets other costs",
-		"IBM --csv nosuch --class bonds":  "--class: must be one of crypto, stock, fx, metal, commodity",
-		"IBM --class stock":               "--class: only for --csv; stored assets have a class",
+		"IBM --csv nosuch --class stock":          read,
+		"IBM --csv nosuch --cost 2":               read,
+		"MSFT --csv nosuch":                       read,
+		"MSFT --csv nosuch --class stock":         read,
+		"MSFT --csv nosuch --class fx":            "--class: MSFT is stock; --cost sets other costs",
+		"IBM --csv nosuch --class bonds":          "--class: must be one of crypto, stock, fx, metal, commodity",
+		"IBM --csv nosuch --class stock --cost 2": "--class: has no effect with --cost",
+		"IBM --tick .01 --always-open": "--tick: only for --csv; stored assets have a tick size\n" +
+			"--always-open: only for --csv; of stored assets it is known",
+		"IBM --class stock": "--class: only for --csv; stored assets have a class",
 	} {
 		line := strings.Fields("backtest --strategy momentum --asset " + args)
 		if _, _, err := runCommand(t.Context(), strings.NewReader(""), line...); err == nil ||

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
+)
+
+// barFiles are the flags that replace the markets of calibration by files.
+type barFiles struct {
+	names           []string
+	timeframe, risk string
+	classes         []string // of assets whose names are not known: a class, or NAME=CLASS
+	cost            float64  // in basis points; NaN: that of the class
+}
+
+// define adds the flags to c, which refuses the others without --csv.
+func (f *barFiles) define(c *cobra.Command) {
+	flags := c.Flags()
+	flags.StringSliceVar(&f.names, "csv", nil, "files of bars to measure on, one for each asset")
+	flags.StringSliceVar(&f.classes, "class", nil, "the class of assets whose names are not known, or of one: "+
+		"stock or NZDUSD=fx; classes are "+strings.Join(assets.Classes, ", "))
+	flags.Float64Var(&f.cost, "cost", math.NaN(),
+		"cost of entry and of exit each, in basis points; that of the asset's class if not given")
+	flags.Lookup("cost").DefValue = "0" // hides the default, which stands for the cost of the class
+	flags.StringVar(&f.timeframe, "timeframe", "1h", "that of the files: 1m, 5m, 1h or 1d")
+	flags.StringVar(&f.risk, "risk", "medium", "that of the signals on files: low, medium or high")
+	c.PreRunE = func(*cobra.Command, []string) error {
+		for _, name := range []string{"class", "cost", "timeframe", "risk"} {
+			if flags.Changed(name) && len(f.names) == 0 {
+				return fmt.Errorf("--%s: only for --csv", name)
+			}
+		}
+		return nil
+	}
+}
+
+// check checks the flags that need no file.
+func (f *barFiles) check() error {
+	if strategy.Horizon(signal.Timeframe(f.timeframe), signal.MediumRisk) == 0 {
+		return fmt.Errorf("--timeframe: %q must be 1m, 5m, 1h or 1d", f.timeframe)
+	}
+	if strategy.StopMultiple(signal.RiskLevel(f.risk)) == 0 {
+		return fmt.Errorf("--risk: %q must be low, medium or high", f.risk)
+	}
+	if f.cost < 0 || f.cost > 1000 {
+		return fmt.Errorf("--cost: %g must be 0 to 1000 basis points", f.cost)
+	}
+	if !math.IsNaN(f.cost) && len(f.classes) > 0 {
+		return fmt.Errorf("--class: has no effect with --cost, which is that of all files")
+	}
+	return nil
+}
+
+// read reads the files. An asset has the name of its file without extension, up to the first underscore.
+func (f *barFiles) read() ([]assetBars, error) {
+	if err := f.check(); err != nil {
+		return nil, err
+	}
+	var markets []assetBars
+	for _, name := range f.names {
+		m, err := f.readFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("--csv: %w", err)
+		}
+		if slices.ContainsFunc(markets, func(o assetBars) bool { return o.asset == m.asset }) {
+			return nil, fmt.Errorf("--csv: %s: there is another file of %s", name, m.asset)
+		}
+		markets = append(markets, m)
+	}
+	return markets, f.checkClasses(markets)
+}
+
+// readFile reads a file.
+func (f *barFiles) readFile(name string) (m assetBars, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return m, err
+	}
+	defer file.Close()
+	bars, err := backtest.ReadCSV(file, signal.Timeframe(f.timeframe))
+	if err != nil {
+		return m, fmt.Errorf("%s:\n%w", name, err)
+	}
+	base := filepath.Base(name)
+	asset, _, _ := strings.Cut(strings.ToUpper(strings.TrimSuffix(base, filepath.Ext(base))), "_")
+	if !math.IsNaN(f.cost) {
+		return assetBars{asset, assets.ClassOf(asset), f.cost / 1e4, bars}, nil
+	}
+	class, err := f.classOf(asset)
+	if err != nil {
+		return m, fmt.Errorf("%s: %w", name, err)
+	}
+	return marketOf(asset, class, bars), nil
+}
+
+// classOf returns the class of an asset: that of a known one, else that of --class.
+func (f *barFiles) classOf(asset string) (string, error) {
+	given := ""
+	for _, c := range f.classes {
+		switch name, class, named := strings.Cut(c, "="); {
+		case !named && given == "":
+			given = c
+		case named && strings.EqualFold(name, asset):
+			given = class
+		}
+	}
+	return assets.ClassOr(asset, given)
+}
+
+// checkClasses checks that each --class is that of a file.
+func (f *barFiles) checkClasses(markets []assetBars) error {
+	general := ""
+	for _, c := range f.classes {
+		name, class, named := strings.Cut(c, "=")
+		if !named {
+			if general != "" {
+				return fmt.Errorf("--class: %s and %s are given: one of them needs the form NAME=CLASS", general, c)
+			}
+			general, class = c, c
+		}
+		i := slices.IndexFunc(markets, func(m assetBars) bool {
+			return named && strings.EqualFold(m.asset, name) || !named && m.class == class
+		})
+		switch {
+		case i < 0 && named:
+			return fmt.Errorf("--class %s: there is no file of %s", c, name)
+		case i < 0:
+			return fmt.Errorf("--class %s: there is no file of that class, and known assets have their own; "+
+				"--cost sets other costs", c)
+		case markets[i].class != class:
+			return fmt.Errorf("--class %s: %s is %s; --cost sets other costs", c, markets[i].asset, markets[i].class)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// filesOf writes files of one bar and returns their paths.
+func filesOf(t *testing.T, names ...string) []string {
+	t.Helper()
+	dir := t.TempDir()
+	for i, name := range names {
+		names[i] = filepath.Join(dir, name)
+		const bar = "time,open,high,low,close\n2026-11-02T10:00:00Z,10,11,9,10\n"
+		if err := os.WriteFile(names[i], []byte(bar), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return names
+}
+
+// TestFilesPayByTheirClass checks that a file of an unknown name pays what its class costs, or is
+// refused, and that the given cost needs no class.
+func TestFilesPayByTheirClass(t *testing.T) {
+	t.Parallel()
+	names := filesOf(t, "SPY.csv", "IBM.csv", "NZDUSD_1h.csv")
+	for _, test := range []struct {
+		classes []string
+		cost    float64
+		want    []float64 // in basis points; none: refused
+	}{
+		{nil, math.NaN(), nil},
+		{[]string{"NZDUSD=fx"}, math.NaN(), nil},
+		{[]string{"stock", "NZDUSD=forex"}, math.NaN(), nil},
+		{[]string{"stock", "nzdusd=fx"}, math.NaN(), []float64{2, 2, 1}},
+		{[]string{"crypto"}, math.NaN(), []float64{2, 10, 10}},
+		{nil, 4, []float64{4, 4, 4}},
+	} {
+		f := barFiles{names: names, timeframe: "1h", risk: "medium", classes: test.classes, cost: test.cost}
+		markets, err := f.read()
+		var got []float64
+		for _, m := range markets {
+			got = append(got, math.Round(m.cost*1e8)/1e4)
+		}
+		if !slices.Equal(got, test.want) || (err == nil) != (test.want != nil) {
+			t.Errorf("classes %v, cost %v: %v (%v), want %v", test.classes, test.cost, got, err, test.want)
+		}
+		if err != nil && !strings.Contains(err.Error(), "crypto, stock, fx, metal, commodity") {
+			t.Errorf("the error does not list the classes: %v", err)
+		}
+	}
+}
+
+// TestFlagsWithoutEffectAreRefused checks that no class or cost is ignored.
+func TestFlagsWithoutEffectAreRefused(t *testing.T) {
+	t.Parallel()
+	csv := " --csv " + strings.Join(filesOf(t, "SPY.csv", "IBM.csv"), ",")
+	for line, want := range map[string]string{
+		"--class stock":       "--class: only for --csv",
+		"--cost 2":            "--cost: only for --csv",
+		"--timeframe 1d":      "--timeframe: only for --csv",
+		"--risk low":          "--risk: only for --csv",
+		"--cost 1001" + csv:   "--cost: 1001 must be 0 to 1000 basis points",
+		"--cost much" + csv:   "--cost must be a number",
+		"--class bonds" + csv: `--class: "bonds" must be one of crypto, stock, fx, metal, commodity`,
+		csv: "IBM is not a known asset, so its costs are not known: " +
+			"give --class (crypto, stock, fx, metal, commodity) or --cost",
+		"--class stock,AIG=stock" + csv:  "--class AIG=stock: there is no file of AIG",
+		"--class stock,SPY=fx" + csv:     "--class SPY=fx: SPY is stock; --cost sets other costs",
+		"--class IBM=fx,IBM=stock" + csv: "--class IBM=fx: IBM is stock",
+		"--class crypto,IBM=stock" + csv: "--class crypto: there is no file of that class",
+		"--class stock,fx" + csv:         "--class: stock and fx are given: one of them needs the form NAME=CLASS",
+		"--class stock --cost 2" + csv:   "--class: has no effect with --cost",
+	} {
+		root := newRoot()
+		root.SetOut(io.Discard)
+		root.SetArgs(strings.Fields("calibration " + line))
+		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", line, err, want)
+		}
+	}
+}
