@@ -168,14 +168,14 @@ func TestAnExportWhoseReaderStallsEnds(t *testing.T) {
 	if w := openExport(t, address); w.StatusCode != 200 {
 		t.Fatalf("the first: %d", w.StatusCode)
 	}
-	const patience = time.Minute
-	for until := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	const waitLimit = time.Minute
+	for until := time.Now().Add(waitLimit); ; time.Sleep(10 * time.Millisecond) {
 		w := openExport(t, address)
 		if w.StatusCode == 200 {
 			return
 		}
 		if w.Body.Close(); time.Now().After(until) {
-			t.Fatalf("after %v the next one is still refused with %d", patience, w.StatusCode)
+			t.Fatalf("after %v the next one is still refused with %d", waitLimit, w.StatusCode)
 		}
 	}
 }
@@ -200,8 +200,8 @@ func TestExportsAtOnceAreLimited(t *testing.T) {
 				t.Errorf("one more: %d %v %s, %v", third.StatusCode, third.Header, body, err)
 			}
 			first.Body.Close()
-			const patience = time.Minute
-			for until := time.Now().Add(patience); openExport(t, address).StatusCode != 200; time.Sleep(10 * time.Millisecond) {
+			const waitLimit = time.Minute
+			for until := time.Now().Add(waitLimit); openExport(t, address).StatusCode != 200; time.Sleep(10 * time.Millisecond) {
 				if time.Now().After(until) {
 					t.Fatal("one that has ended still counts")
 				}

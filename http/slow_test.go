@@ -29,8 +29,8 @@ func TestSlowSendersAreClosed(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			const patience = time.Minute
-			conn.SetDeadline(time.Now().Add(patience))
+			const waitLimit = time.Minute
+			conn.SetDeadline(time.Now().Add(waitLimit))
 			ended := make(chan error, 1)
 			go func() {
 				_, err := io.Copy(io.Discard, conn)
@@ -45,7 +45,7 @@ func TestSlowSendersAreClosed(t *testing.T) {
 				select {
 				case err := <-ended:
 					if errors.Is(err, os.ErrDeadlineExceeded) {
-						t.Errorf("the connection is still open after %v", patience)
+						t.Errorf("the connection is still open after %v", waitLimit)
 					}
 					return
 				case <-every.C:

@@ -274,13 +274,13 @@ func (x *executor) record(r *run, o outcome, cause error, announced bool) (*sign
 		// This process was suspended: another one records the end of the run, or has.
 		return nil, cancelledError("the run was given up")
 	}
-	room := recordingRooms.Get().(*recordingRoom)
-	c := x.change(room, r, o, announced)
+	buffer := changeBuffers.Get().(*changeBuffer)
+	c := x.change(buffer, r, o, announced)
 	first, err := x.append(r, c)
 	if err != nil {
-		return nil, err // the log may still use the room
+		return nil, err // the log may still use the buffer
 	}
-	defer room.free()
+	defer buffer.free()
 	if o.err != nil {
 		return nil, o.err
 	}
@@ -294,36 +294,36 @@ func (x *executor) record(r *run, o outcome, cause error, announced bool) (*sign
 	return s, nil
 }
 
-// recordingRoom is memory for the events of a change that records the end of a run.
-type recordingRoom struct {
+// changeBuffer is memory for the events of a change that records the end of a run.
+type changeBuffer struct {
 	events   [3]signal.Event
 	payloads []byte // of all events
 }
 
-var recordingRooms = sync.Pool{New: func() any { return &recordingRoom{} }}
+var changeBuffers = sync.Pool{New: func() any { return &changeBuffer{} }}
 
 // maxKeptPayloads is the maximum size of the payloads of a run, in bytes, whose memory is reused.
 const maxKeptPayloads = 16 << 10
 
-// free makes the room available for other runs. Nothing may use it any more.
-func (m *recordingRoom) free() {
-	if cap(m.payloads) > maxKeptPayloads {
+// free makes the buffer available for other runs. Nothing may use it any more.
+func (b *changeBuffer) free() {
+	if cap(b.payloads) > maxKeptPayloads {
 		return
 	}
-	clear(m.events[:])
-	recordingRooms.Put(m)
+	clear(b.events[:])
+	changeBuffers.Put(b)
 }
 
-// change returns the change that records the end of r, whose events are in room.
-func (x *executor) change(room *recordingRoom, r *run, o outcome, announced bool) signal.Change {
+// change returns the change that records the end of r, whose events are in buffer.
+func (x *executor) change(buffer *changeBuffer, r *run, o outcome, announced bool) signal.Change {
 	now := x.now()
-	c := signal.Change{Account: r.request.Account, Events: room.events[:0]}
+	c := signal.Change{Account: r.request.Account, Events: buffer.events[:0]}
 	size := 512 + len(r.request.Asset)*3
 	if o.evaluation != nil {
 		size += 512 + len(o.evaluation.Metadata)
 	}
-	b := slices.Grow(room.payloads[:0], size)
-	room.payloads = b
+	b := slices.Grow(buffer.payloads[:0], size)
+	buffer.payloads = b
 	add := func(t signal.EventType, end []byte) {
 		c.Events = append(c.Events, x.event(r, t, end[len(b):len(end):len(end)]))
 		b = end

@@ -34,9 +34,6 @@ var channelNames = [channels]string{
 	"heartbeat",
 }
 
-// ChannelNames returns the channels that a client may name.
-func ChannelNames() []string { return slices.Clone(channelNames[:]) }
-
 // defaultChannels are those of a connection that has not subscribed, and of a
 // subscription that names none.
 var defaultChannels = []channel{signalNew, agentStatus, systemNotification}

@@ -20,16 +20,16 @@ func TestExpiryByTheClockOfRedis(t *testing.T) {
 		s := openSignal("1") // for 24 minutes
 		s.Levels = nil
 		now := func() time.Time { return time.Now().Add(-time.Duration(behind.Load())) }
-		w := newWorldWith(t, Options{Now: now}, s)
+		h := newHarnessWith(t, Options{Now: now}, s)
 		behind.Store(int64(time.Hour))
 		time.Sleep(83 * time.Minute)
 		synctest.Wait()
-		if got := w.types(); got != nil {
+		if got := h.types(); got != nil {
 			t.Fatalf("events %v before the expiry", got)
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		if got := w.types(); len(got) != 1 || !w.stored()[0].Signal.Closing.At.Equal(s.ExpiresAt) {
+		if got := h.types(); len(got) != 1 || !h.stored()[0].Signal.Closing.At.Equal(s.ExpiresAt) {
 			t.Errorf("events %v after the expiry, want a closing at %s", got, s.ExpiresAt)
 		}
 	})
@@ -41,12 +41,12 @@ func TestASignalIsNotClosedBeforeItsCreation(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := openSignal("1")
-		w := newWorld(t, s)
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(-3*time.Minute, 116)})
-		if len(w.stored()) != 1 {
-			t.Fatalf("%d changes, want 1", len(w.stored()))
+		h := newHarness(t, s)
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(-3*time.Minute, 116)})
+		if len(h.stored()) != 1 {
+			t.Fatalf("%d changes, want 1", len(h.stored()))
 		}
-		if c := w.stored()[0].Signal.Closing; !c.At.Equal(s.CreatedAt) || c.DurationMinutes != 0 {
+		if c := h.stored()[0].Signal.Closing; !c.At.Equal(s.CreatedAt) || c.DurationMinutes != 0 {
 			t.Errorf("closed at %s after %d min, want at its creation %s", c.At, c.DurationMinutes, s.CreatedAt)
 		}
 	})

@@ -23,15 +23,15 @@ func TestExpiredSignalIsNotClosedBeforePricesAreKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openSignal("1")
 		s.CreatedAt, s.ExpiresAt = s.CreatedAt.Add(-48*time.Hour), s.ExpiresAt.Add(-48*time.Hour)
-		w := unstartedWorld(t, s)
-		w.silent = true
-		w.start(Options{})
+		h := unstartedHarness(t, s)
+		h.silent = true
+		h.start(Options{})
 		time.Sleep(time.Hour)
-		w.set(func() { w.silent = false })
+		h.set(func() { h.silent = false })
 		time.Sleep(2 * backoff.DefaultMax)
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(-48*time.Hour, 116), Past: true})
-		if len(w.stored()) != 1 || *w.stored()[0].Signal.Closing.ExitPrice != 115 {
-			t.Errorf("changes are %+v", w.stored())
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(-48*time.Hour, 116), Past: true})
+		if len(h.stored()) != 1 || *h.stored()[0].Signal.Closing.ExitPrice != 115 {
+			t.Errorf("changes are %+v", h.stored())
 		}
 	})
 }
@@ -40,37 +40,37 @@ func TestExpiredSignalIsNotClosedBeforePricesAreKnown(t *testing.T) {
 func TestReadsOfAFailingStoreBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := unstartedWorld(t, openSignal("1"))
-		w.down = true
-		w.start(Options{})
+		h := unstartedHarness(t, openSignal("1"))
+		h.down = true
+		h.start(Options{})
 		check := func(name string) {
 			t.Helper()
 			time.Sleep(time.Minute)
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			if w.reads < 10 || w.reads > 20 {
-				t.Errorf("%s: %d reads in a minute", name, w.reads)
+			h.mu.Lock()
+			defer h.mu.Unlock()
+			if h.reads < 10 || h.reads > 20 {
+				t.Errorf("%s: %d reads in a minute", name, h.reads)
 			}
-			w.reads = 0
+			h.reads = 0
 		}
 		check("at the start")
-		w.set(func() { w.down = false })
+		h.set(func() { h.down = false })
 		time.Sleep(backoff.DefaultMax)
-		w.set(func() { w.down, w.reads = true, 0 })
-		w.follower.Follow([]signal.Event{{Type: signal.SignalCreated, Listing: &signal.Listing{ID: idOf("2")}}})
+		h.set(func() { h.down, h.reads = true, 0 })
+		h.follower.Follow([]signal.Event{{Type: signal.SignalCreated, Listing: &signal.Listing{ID: idOf("2")}}})
 		check("for a new signal")
 	})
 }
 
 // An update whose answer is lost is stored once, and the next change has the next sequence.
 func TestLostAnswerOfAnUpdate(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.dropAnswers = true
-		w.send(t, "BTC", alerts.BarClosed{Price: 105, Left: 1})
-		w.set(func() { w.dropAnswers = false })
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.dropAnswers = true
+		h.send(t, "BTC", alerts.BarClosed{Price: 105, Left: 1})
+		h.set(func() { h.dropAnswers = false })
 		time.Sleep(time.Minute)
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
-		w.wantEvents(t, signal.SignalUpdated, signal.SignalClosed)
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
+		h.wantEvents(t, signal.SignalUpdated, signal.SignalClosed)
 	})
 }
 
@@ -79,11 +79,11 @@ func TestLostAnswerOfAClosing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		metrics := NewMetrics(prometheus.NewPedanticRegistry())
-		w := newWorldWith(t, Options{Metrics: metrics}, openSignal("1"))
-		w.dropAnswers = true
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
+		h := newHarnessWith(t, Options{Metrics: metrics}, openSignal("1"))
+		h.dropAnswers = true
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
 		time.Sleep(time.Minute)
-		w.wantEvents(t, signal.SignalClosed)
+		h.wantEvents(t, signal.SignalClosed)
 		counted := testutil.ToFloat64(metrics.closes.WithLabelValues("trading", string(signal.TakeProfit)))
 		if open := testutil.ToFloat64(metrics.watched.WithLabelValues("trading")); counted != 1 || open != 0 {
 			t.Errorf("%v closings are counted, and %v open signals; want 1 and 0", counted, open)
@@ -92,12 +92,12 @@ func TestLostAnswerOfAClosing(t *testing.T) {
 }
 
 // wantEvents checks the events of the only signal, and that their sequences have no gap.
-func (w *world) wantEvents(t *testing.T, want ...signal.EventType) {
+func (h *harness) wantEvents(t *testing.T, want ...signal.EventType) {
 	t.Helper()
-	if got := w.types(); !slices.Equal(got, want) {
+	if got := h.types(); !slices.Equal(got, want) {
 		t.Fatalf("events %v, want %v", got, want)
 	}
-	for i, c := range w.stored() {
+	for i, c := range h.stored() {
 		if c.Signal.Sequence != int64(i)+2 {
 			t.Errorf("change %d has the sequence %d", i, c.Signal.Sequence)
 		}
@@ -120,18 +120,18 @@ func TestRestartedActorContinues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w, forecasts := newBrittleWorld(t)
-				w.send(t, "BTC", before.message)
+				h, forecasts := newBrittleHarness(t)
+				h.send(t, "BTC", before.message)
 				if name != "after a closing" { // then it ignores bars
 					forecasts.broken = true
-					w.send(t, "BTC", alerts.BarClosed{Price: 101, Left: 1}) // it fails at this
+					h.send(t, "BTC", alerts.BarClosed{Price: 101, Left: 1}) // it fails at this
 				}
-				close(w.block)
+				close(h.block)
 				synctest.Wait()
-				w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+				h.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 				time.Sleep(time.Minute)
-				w.wantEvents(t, before.want...)
-				if n := len(w.alerts["BTC"]); name != "after a closing" && n != 2 {
+				h.wantEvents(t, before.want...)
+				if n := len(h.alerts["BTC"]); name != "after a closing" && n != 2 {
 					t.Errorf("%d alerts were made, want one for each incarnation", n)
 				}
 			})
@@ -150,23 +150,23 @@ func TestAnswerToAnEarlierIncarnationIsIgnored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w, forecasts := newBrittleWorld(t)
-				w.set(func() {
-					w.turns = map[signal.EventType]chan struct{}{}
+				h, forecasts := newBrittleHarness(t)
+				h.set(func() {
+					h.turns = map[signal.EventType]chan struct{}{}
 					for _, next := range order {
-						w.turns[next] = make(chan struct{})
+						h.turns[next] = make(chan struct{})
 					}
-					close(w.block)
+					close(h.block)
 				})
-				w.send(t, "BTC", alerts.BarClosed{Price: 105, Left: 1})
+				h.send(t, "BTC", alerts.BarClosed{Price: 105, Left: 1})
 				forecasts.broken = true
-				w.send(t, "BTC", alerts.BarClosed{Price: 101, Left: 1}) // it fails at this
-				w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
-				if n := w.inFlight(); n != 2 {
+				h.send(t, "BTC", alerts.BarClosed{Price: 101, Left: 1}) // it fails at this
+				h.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+				if n := h.inFlight(); n != 2 {
 					t.Fatalf("%d changes are in progress, want one of each incarnation", n)
 				}
 				for _, next := range order {
-					close(w.turns[next])
+					close(h.turns[next])
 					synctest.Wait()
 				}
 				time.Sleep(time.Minute)
@@ -174,10 +174,10 @@ func TestAnswerToAnEarlierIncarnationIsIgnored(t *testing.T) {
 				if order[0] == signal.SignalClosed {
 					want = order[:1] // the update is refused
 				}
-				w.wantEvents(t, want...)
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				if len(w.open) != 0 {
+				h.wantEvents(t, want...)
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				if len(h.open) != 0 {
 					t.Error("the signal is still open")
 				}
 			})
@@ -185,16 +185,16 @@ func TestAnswerToAnEarlierIncarnationIsIgnored(t *testing.T) {
 	}
 }
 
-// newBrittleWorld returns a world with one signal, forecasts that may panic, and appends
-// that wait for w.block.
-func newBrittleWorld(t *testing.T) (*world, *brittleForecasts) {
+// newBrittleHarness returns a harness with one signal, forecasts that may panic, and appends
+// that wait for h.block.
+func newBrittleHarness(t *testing.T) (*harness, *brittleForecasts) {
 	t.Helper()
 	s := openSignal("1")
 	s.Weather = &signal.Outlook{Commodity: "natural_gas", Region: "us", Likelihood: .8}
 	forecasts := &brittleForecasts{}
-	w := newWorldWith(t, Options{Forecasts: forecasts}, s)
-	w.set(func() { w.block = make(chan struct{}) })
-	return w, forecasts
+	h := newHarnessWith(t, Options{Forecasts: forecasts}, s)
+	h.set(func() { h.block = make(chan struct{}) })
+	return h, forecasts
 }
 
 // brittleForecasts have no forecast; if broken, they panic once.
@@ -212,30 +212,30 @@ func (f *brittleForecasts) Turned(string, signal.Direction, *signal.Outlook) (fl
 // the partition is lost.
 func TestAlertsAddedDuringTheEndAreRemoved(t *testing.T) {
 	t.Parallel()
-	for name, end := range map[string]func(*world){
-		"the account is deleted": func(w *world) {
-			w.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
+	for name, end := range map[string]func(*harness){
+		"the account is deleted": func(h *harness) {
+			h.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
 		},
-		"the partition is lost": func(w *world) { go w.end() },
+		"the partition is lost": func(h *harness) { go h.end() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := unstartedWorld(t, openSignal("1"))
-				w.asked = make(chan struct{})
-				w.start(Options{})
-				end(w)
+				h := unstartedHarness(t, openSignal("1"))
+				h.asked = make(chan struct{})
+				h.start(Options{})
+				end(h)
 				synctest.Wait()
-				w.mu.Lock()
-				before := len(w.undone) // the alert was not added yet
-				w.mu.Unlock()
-				close(w.asked)
+				h.mu.Lock()
+				before := len(h.undone) // the alert was not added yet
+				h.mu.Unlock()
+				close(h.asked)
 				synctest.Wait()
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				added := w.alerts["BTC"]
-				if len(added) != 1 || len(w.undone) != before+1 || w.undone[before] != added[0].Ref {
-					t.Errorf("%d alerts, %d removed, %d of them before", len(added), len(w.undone), before)
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				added := h.alerts["BTC"]
+				if len(added) != 1 || len(h.undone) != before+1 || h.undone[before] != added[0].Ref {
+					t.Errorf("%d alerts, %d removed, %d of them before", len(added), len(h.undone), before)
 				}
 			})
 		})

@@ -16,20 +16,20 @@ import (
 func TestSignalsCreatedDuringTheReadAreWatched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := unstartedWorld(t, openSignal("1"))
-		w.reading = make(chan struct{})
-		w.start(Options{})
+		h := unstartedHarness(t, openSignal("1"))
+		h.reading = make(chan struct{})
+		h.start(Options{})
 		s := openSignal("2")
 		s.Asset = "ETH"
-		w.set(func() { w.open[s.ID] = s })
+		h.set(func() { h.open[s.ID] = s })
 		listing := s.Listing()
-		w.follower.Follow([]signal.Event{{Type: signal.SignalCreated, Account: s.Account, Listing: &listing}})
+		h.follower.Follow([]signal.Event{{Type: signal.SignalCreated, Account: s.Account, Listing: &listing}})
 		synctest.Wait()
-		close(w.reading)
+		close(h.reading)
 		synctest.Wait()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if n, m := len(w.alerts["BTC"]), len(w.alerts["ETH"]); n != 1 || m != 1 {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if n, m := len(h.alerts["BTC"]), len(h.alerts["ETH"]); n != 1 || m != 1 {
 			t.Errorf("%d alerts for the one that was open and %d for the one that was created, want 1 and 1", n, m)
 		}
 	})
@@ -43,15 +43,15 @@ func TestOpenSignalsAreWatchedBeforeMoreAreRead(t *testing.T) {
 		for i := range 3*foundPage + 1 {
 			list = append(list, openSignal(strconv.Itoa(i)))
 		}
-		w := unstartedWorld(t, list...)
+		h := unstartedHarness(t, list...)
 		metrics, read := NewMetrics(prometheus.NewPedanticRegistry()), 0
 		watched := metrics.watched.WithLabelValues("trading")
-		w.onRead = func(i int) {
+		h.onRead = func(i int) {
 			if read = i; i%foundPage == 0 && testutil.ToFloat64(watched) != float64(i) {
 				t.Errorf("%d are read, and %v are watched", i, testutil.ToFloat64(watched))
 			}
 		}
-		w.start(Options{Metrics: metrics})
+		h.start(Options{Metrics: metrics})
 		synctest.Wait()
 		if n := testutil.ToFloat64(watched); n != float64(len(list)) || read != len(list)-1 {
 			t.Errorf("%v are watched in the end, and %d were read", n, read+1)
@@ -64,11 +64,11 @@ func TestOpenSignalsAreWatchedBeforeMoreAreRead(t *testing.T) {
 func TestLostPartitionIsReleased(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		end  func(w *world)
+		end  func(h *harness)
 		left int // signals that are watched after it
 	}{
-		"the partition is lost": {func(w *world) { w.owner.Tell(lose{}) }, 0},
-		"the parent fails":      {func(w *world) { w.follower.parent.Tell(alertDue{"an asset without alerts"}) }, 100},
+		"the partition is lost": {func(h *harness) { h.owner.Tell(lose{}) }, 0},
+		"the parent fails":      {func(h *harness) { h.follower.parent.Tell(alertDue{"an asset without alerts"}) }, 100},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,30 +81,30 @@ func TestLostPartitionIsReleased(t *testing.T) {
 				for i := range 100 {
 					list = append(list, openSignal(strconv.Itoa(i)))
 				}
-				w := unstartedWorld(t, list...)
-				w.start(Options{Metrics: metrics})
+				h := unstartedHarness(t, list...)
+				h.start(Options{Metrics: metrics})
 				gauge := func(agent string) int {
 					return int(testutil.ToFloat64(metrics.watched.WithLabelValues(agent)))
 				}
 				if n, m := gauge("trading"), gauge("seo"); n != 100 || m != 1 {
 					t.Fatalf("%d and %d signals are counted, want 100 and 1", n, m)
 				}
-				c.end(w)
+				c.end(h)
 				synctest.Wait()
 				if n, m := gauge("trading"), gauge("seo"); n != c.left || m != min(c.left, 1) {
 					t.Errorf("%d and %d signals are counted, want %d and %d", n, m, c.left, min(c.left, 1))
 				}
-				w.mu.Lock()
-				defer w.mu.Unlock()
-				for _, a := range w.alerts["BTC"][:100] {
-					if !slices.Contains(w.undone, a.Ref) {
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				for _, a := range h.alerts["BTC"][:100] {
+					if !slices.Contains(h.undone, a.Ref) {
 						t.Errorf("the alert of %s is not removed", a.Ref)
 					}
 				}
-				if n := len(w.undone); n != 100 {
+				if n := len(h.undone); n != 100 {
 					t.Errorf("%d alerts are removed, want 100", n)
 				}
-				if n := len(w.alerts["BTC"]); n != 100+c.left {
+				if n := len(h.alerts["BTC"]); n != 100+c.left {
 					t.Errorf("%d alerts were added, want %d", n, 100+c.left)
 				}
 			})

@@ -24,9 +24,9 @@ func TestOpenSignalsAreWatched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := openSignal("1"), openSignal("2")
 		second.Direction, second.Levels = signal.Short, &signal.Levels{Entry: 100, Stop: 110, Target: 85}
-		w := newWorld(t, first)
-		w.set(func() { w.open[second.ID] = second })
-		w.follower.Follow([]signal.Event{
+		h := newHarness(t, first)
+		h.set(func() { h.open[second.ID] = second })
+		h.follower.Follow([]signal.Event{
 			{Type: signal.SignalCreated, Account: "acc_1", Listing: &signal.Listing{ID: second.ID}},
 			{Type: signal.SignalCreated, Account: "acc_1", Listing: &signal.Listing{ID: first.ID}}, // already watched
 			{Type: signal.SignalCreated, Account: "acc_1", Listing: &signal.Listing{ID: idOf("9")}},
@@ -34,7 +34,7 @@ func TestOpenSignalsAreWatched(t *testing.T) {
 		})
 		synctest.Wait()
 		var got []alerts.Alert
-		for _, a := range w.alerts["BTC"] {
+		for _, a := range h.alerts["BTC"] {
 			a.Ref = engine.Ref{}
 			got = append(got, a)
 		}
@@ -54,49 +54,49 @@ func TestOpenSignalsAreWatched(t *testing.T) {
 func TestNewSignalsAreNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := unstartedWorld(t)
-		w.newest = signal.Position{MS: 5, Seq: 1}
-		w.start(Options{})
+		h := unstartedHarness(t)
+		h.newest = signal.Position{MS: 5, Seq: 1}
+		h.start(Options{})
 		event := func(id string, at signal.Position, o *signal.Opening) signal.Event {
 			s := openSignal(id)
 			listing := s.Listing()
 			return signal.Event{Type: signal.SignalCreated, Account: s.Account, Position: at, Listing: &listing, Opening: o}
 		}
 		s := openSignal("1")
-		before := w.reads
-		w.follower.Follow([]signal.Event{
+		before := h.reads
+		h.follower.Follow([]signal.Event{
 			event("1", signal.Position{MS: 5, Seq: 2}, s.Opening()),
 			{Type: signal.AccountDeleted, Account: "acc_2"},
 			event("1", signal.Position{MS: 5, Seq: 2}, s.Opening()),
 		})
 		synctest.Wait()
-		if n := len(w.alerts["BTC"]); n != 1 || w.reads != before {
-			t.Errorf("%d alerts and %d reads for a new signal, want 1 and 0", n, w.reads-before)
+		if n := len(h.alerts["BTC"]); n != 1 || h.reads != before {
+			t.Errorf("%d alerts and %d reads for a new signal, want 1 and 0", n, h.reads-before)
 		}
-		w.set(func() {
+		h.set(func() {
 			for _, id := range []string{"2", "3"} {
-				w.open[idOf(id)] = openSignal(id)
+				h.open[idOf(id)] = openSignal(id)
 			}
 		})
-		w.follower.Follow([]signal.Event{
+		h.follower.Follow([]signal.Event{
 			event("2", signal.Position{MS: 5, Seq: 1}, s.Opening()),
 			event("3", signal.Position{MS: 6}, nil),
 			event("4", signal.Position{MS: 5, Seq: 1}, s.Opening()), // closed since
 		})
 		synctest.Wait()
-		if n := len(w.alerts["BTC"]); n != 3 || w.reads != before+1 {
-			t.Errorf("%d alerts and %d reads in all, want 3 and 1", n, w.reads-before)
+		if n := len(h.alerts["BTC"]); n != 3 || h.reads != before+1 {
+			t.Errorf("%d alerts and %d reads in all, want 3 and 1", n, h.reads-before)
 		}
-		w.follower.Follow([]signal.Event{
+		h.follower.Follow([]signal.Event{
 			event("5", signal.Position{MS: 7}, s.Opening()),
 			{Type: signal.AccountDeleted, Account: "acc_1"},
 		})
 		synctest.Wait()
-		if n := len(w.alerts["BTC"]); n != 4 {
+		if n := len(h.alerts["BTC"]); n != 4 {
 			t.Errorf("%d alerts in all, want 4", n)
 		}
-		for _, a := range w.alerts["BTC"] {
-			if !slices.Contains(w.undone, a.Ref) {
+		for _, a := range h.alerts["BTC"] {
+			if !slices.Contains(h.undone, a.Ref) {
 				t.Errorf("a signal of the deleted account is watched")
 			}
 		}
@@ -156,11 +156,11 @@ func TestSignalsCloseOnceByTheRules(t *testing.T) {
 		}, signal.Expired, 100, "0", `{"stale_exit":true}`, 27},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				w.send(t, "BTC", c.message())
-				w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Hour, 80)}) // too late: the actor has ended
-				w.wantEvents(t, signal.SignalClosed)
-				change := w.stored()[0]
+			withHarness(t, func(t *testing.T, h *harness) {
+				h.send(t, "BTC", c.message())
+				h.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Hour, 80)}) // too late: the actor has ended
+				h.wantEvents(t, signal.SignalClosed)
+				change := h.stored()[0]
 				want := fmt.Sprintf(`{"signal_id":"%s","asset":"BTC","close_reason":"%s","entry_price":100,`+
 					`"exit_price":%v,"pnl_percent":%s,"pnl_absolute":%s,"duration_minutes":%d}`,
 					idOf("1"), c.reason, c.exit, c.pnl, c.pnl, c.minutes)
@@ -179,10 +179,10 @@ func TestSignalsCloseOnceByTheRules(t *testing.T) {
 }
 
 func TestExcursionsAreInUnitsOfRisk(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.send(t, "BTC", alerts.BarClosed{Price: 100, Span: alerts.Span{Low: 92, High: 104}, Left: 1})
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116), Span: alerts.Span{Low: 95, High: 116}})
-		if s := w.stored()[len(w.stored())-1].Signal; s.MFE != 1.6 || s.MAE != -0.8 {
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.send(t, "BTC", alerts.BarClosed{Price: 100, Span: alerts.Span{Low: 92, High: 104}, Left: 1})
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116), Span: alerts.Span{Low: 95, High: 116}})
+		if s := h.stored()[len(h.stored())-1].Signal; s.MFE != 1.6 || s.MAE != -0.8 {
 			t.Errorf("MFE %v, MAE %v", s.MFE, s.MAE)
 		}
 	})
@@ -200,9 +200,9 @@ func TestABarDoesNotCountBeyondTheLevel(t *testing.T) {
 		"target": {marketdata.Bar{Open: 99, High: 140, Low: 98, Close: 130}, 1.5, -.2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				w.send(t, "BTC", reachedInBar(c.bar))
-				if s := w.stored()[len(w.stored())-1].Signal; s.MFE != c.mfe || s.MAE != c.mae {
+			withHarness(t, func(t *testing.T, h *harness) {
+				h.send(t, "BTC", reachedInBar(c.bar))
+				if s := h.stored()[len(h.stored())-1].Signal; s.MFE != c.mfe || s.MAE != c.mae {
 					t.Errorf("MFE %v, MAE %v, want %v and %v", s.MFE, s.MAE, c.mfe, c.mae)
 				}
 			})
@@ -211,24 +211,24 @@ func TestABarDoesNotCountBeyondTheLevel(t *testing.T) {
 }
 
 func TestConfidenceIsPublishedWhenItHasMoved(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withHarness(t, func(t *testing.T, h *harness) {
 		bar := func(price float64) alerts.BarClosed {
 			return alerts.BarClosed{At: time.Now().UnixMilli(), Price: price, Left: 1}
 		}
-		w.send(t, "BTC", bar(100.3)) // 0.4620: less than 0.02 more
-		w.wantEvents(t)
-		w.send(t, "BTC", bar(105))
-		w.send(t, "BTC", bar(105.2)) // compared with the last published value
-		w.send(t, "BTC", bar(100))
-		w.wantEvents(t, signal.SignalUpdated, signal.SignalUpdated)
-		if a, b := w.stored()[0].Signal.Confidence, w.stored()[1].Signal.Confidence; a != .648 || b != .45 {
+		h.send(t, "BTC", bar(100.3)) // 0.4620: less than 0.02 more
+		h.wantEvents(t)
+		h.send(t, "BTC", bar(105))
+		h.send(t, "BTC", bar(105.2)) // compared with the last published value
+		h.send(t, "BTC", bar(100))
+		h.wantEvents(t, signal.SignalUpdated, signal.SignalUpdated)
+		if a, b := h.stored()[0].Signal.Confidence, h.stored()[1].Signal.Confidence; a != .648 || b != .45 {
 			t.Errorf("confidence %v then %v", a, b)
 		}
-		text := string(w.stored()[1].Events[0].Data)
+		text := string(h.stored()[1].Events[0].Data)
 		const members = `"confidence":0.45,"entry_price":100,"stop_loss":90,"take_profit":115,` +
 			`"status":"open","updated_at":"`
 		for i, price := range []float64{105, 100} {
-			s, data := w.stored()[i].Signal, string(w.stored()[i].Events[0].Data)
+			s, data := h.stored()[i].Signal, string(h.stored()[i].Events[0].Data)
 			want := []signal.Update{{At: s.UpdatedAt, Confidence: s.Confidence, Price: price}}
 			if d := cmp.Diff(want, s.Updates); d != "" || !strings.Contains(data, s.UpdatedAt.Format(signal.TimeLayout)) {
 				t.Errorf("update %d with payload %s (-want +got):\n%s", i, data, d)
@@ -254,12 +254,12 @@ func TestEventsCarryTheInitialValues(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := openSignal("1")
 				s.Initial = test.stored
-				w := newWorld(t, s)
-				defer w.end()
-				w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 105, Left: 1})
-				w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116)})
-				w.wantEvents(t, signal.SignalUpdated, signal.SignalClosed)
-				for _, c := range w.stored() {
+				h := newHarness(t, s)
+				defer h.end()
+				h.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 105, Left: 1})
+				h.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116)})
+				h.wantEvents(t, signal.SignalUpdated, signal.SignalClosed)
+				for _, c := range h.stored() {
 					if d := cmp.Diff(test.want, c.Events[0].Initial); d != "" {
 						t.Errorf("%s (-want +got):\n%s", c.Events[0].Type, d)
 					}
@@ -270,59 +270,59 @@ func TestEventsCarryTheInitialValues(t *testing.T) {
 }
 
 func TestUpdateInProgressIsStoredBeforeTheClosing(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { w.block = make(chan struct{}) })
-		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 105, Left: 1})
-		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 110, Left: 1}) // while the first is in progress
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116)})
-		w.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 95, Left: 1}) // no update after the end
-		close(w.block)
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { h.block = make(chan struct{}) })
+		h.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 105, Left: 1})
+		h.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 110, Left: 1}) // while the first is in progress
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(time.Minute, 116)})
+		h.send(t, "BTC", alerts.BarClosed{At: time.Now().UnixMilli(), Price: 95, Left: 1}) // no update after the end
+		close(h.block)
 		synctest.Wait()
-		w.wantEvents(t, signal.SignalUpdated, signal.SignalClosed)
-		if s := w.stored()[1].Signal; s.Sequence != 3 || s.Confidence != .648 {
+		h.wantEvents(t, signal.SignalUpdated, signal.SignalClosed)
+		if s := h.stored()[1].Signal; s.Sequence != 3 || s.Confidence != .648 {
 			t.Errorf("closed with sequence %d and confidence %v", s.Sequence, s.Confidence)
 		}
 	})
 }
 
 func TestWriteIsRetriedUntilItIsStored(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.failing = signal.Unavailable(errors.New("down"))
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.failing = signal.Unavailable(errors.New("down"))
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
 		time.Sleep(time.Minute)
-		w.set(func() { w.failing = nil })
+		h.set(func() { h.failing = nil })
 		time.Sleep(backoff.DefaultMax)
 		synctest.Wait()
-		w.wantEvents(t, signal.SignalClosed)
+		h.wantEvents(t, signal.SignalClosed)
 	})
 }
 
 func TestRefusedWriteIsReportedToTheOwner(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.failing = &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "another"}
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
-		if len(w.lost) != 1 || !errors.Is(w.lost[0], w.failing) {
-			t.Errorf("the owner received %v", w.lost)
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.failing = &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "another"}
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+		if len(h.lost) != 1 || !errors.Is(h.lost[0], h.failing) {
+			t.Errorf("the owner received %v", h.lost)
 		}
 	})
 }
 
 func TestSignalClosedElsewhereIsDropped(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { delete(w.open, idOf("1")) })
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
-		if got := w.types(); got != nil || len(w.lost) != 0 {
-			t.Errorf("events %v, lost %v", got, w.lost)
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { delete(h.open, idOf("1")) })
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+		if got := h.types(); got != nil || len(h.lost) != 0 {
+			t.Errorf("events %v, lost %v", got, h.lost)
 		}
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)}) // a dead letter
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)}) // a dead letter
 	})
 }
 
 func TestDroppedAlertsAreAddedAgain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.send(t, "BTC", alerts.Dropped{})
-		if n := len(w.alerts["BTC"]); n != 2 || w.alerts["BTC"][0] != w.alerts["BTC"][1] {
-			t.Errorf("%d alerts: %v", n, w.alerts["BTC"])
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.send(t, "BTC", alerts.Dropped{})
+		if n := len(h.alerts["BTC"]); n != 2 || h.alerts["BTC"][0] != h.alerts["BTC"][1] {
+			t.Errorf("%d alerts: %v", n, h.alerts["BTC"])
 		}
 	})
 }
@@ -330,16 +330,16 @@ func TestDroppedAlertsAreAddedAgain(t *testing.T) {
 func TestSignalWithoutPricesExpires(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := unstartedWorld(t, openSignal("1"))
-		w.unknown = true
-		w.start(Options{})
+		h := unstartedHarness(t, openSignal("1"))
+		h.unknown = true
+		h.start(Options{})
 		time.Sleep(26 * time.Minute) // 24 until it expires; it waits 3 more for prices
 		synctest.Wait()
-		w.wantEvents(t)
+		h.wantEvents(t)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		w.wantEvents(t, signal.SignalClosed)
-		closed := w.stored()[0].Signal
+		h.wantEvents(t, signal.SignalClosed)
+		closed := h.stored()[0].Signal
 		if string(closed.Metadata) != `{"stale_exit":true}` || closed.Closing.DurationMinutes != 27 ||
 			*closed.Closing.ExitPrice != 100 {
 			t.Errorf("closed as %+v %s", closed.Closing, closed.Metadata)
@@ -377,18 +377,18 @@ func TestContentExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openSignal("1")
 		s.Agent, s.Asset, s.Levels, s.ExpiresAt = "seo", "standing desk", nil, s.CreatedAt.Add(30*24*time.Hour)
-		w := newWorld(t, s)
+		h := newHarness(t, s)
 		time.Sleep(30*24*time.Hour - time.Second)
 		synctest.Wait()
-		if got := w.types(); got != nil || len(w.alerts) != 0 {
-			t.Fatalf("events %v, alerts %v", got, w.alerts)
+		if got := h.types(); got != nil || len(h.alerts) != 0 {
+			t.Fatalf("events %v, alerts %v", got, h.alerts)
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		w.wantEvents(t, signal.SignalClosed)
+		h.wantEvents(t, signal.SignalClosed)
 		want := `{"signal_id":"` + string(s.ID) + `","asset":"standing desk","close_reason":"expired",` +
 			`"entry_price":null,"exit_price":null,"pnl_percent":null,"pnl_absolute":null,"duration_minutes":43200}`
-		if got := string(w.stored()[0].Events[0].Data); got != want {
+		if got := string(h.stored()[0].Events[0].Data); got != want {
 			t.Errorf("payload %s", got)
 		}
 	})
@@ -399,16 +399,16 @@ func TestSignalsOfADeletedAccountAreDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		other := openSignal("2")
 		other.Account, other.Asset = "acc_2", "ETH"
-		w := newWorld(t, openSignal("1"), other)
-		w.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
+		h := newHarness(t, openSignal("1"), other)
+		h.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
 		synctest.Wait()
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
-		w.send(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
-		if len(w.stored()) != 1 || w.stored()[0].Signal.ID != other.ID {
-			t.Errorf("%d changes", len(w.stored()))
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 80)})
+		h.send(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
+		if len(h.stored()) != 1 || h.stored()[0].Signal.ID != other.ID {
+			t.Errorf("%d changes", len(h.stored()))
 		}
-		if len(w.undone) != 1 || w.undone[0] != w.alerts["BTC"][0].Ref {
-			t.Errorf("%d alerts are removed", len(w.undone))
+		if len(h.undone) != 1 || h.undone[0] != h.alerts["BTC"][0].Ref {
+			t.Errorf("%d alerts are removed", len(h.undone))
 		}
 	})
 }
@@ -420,23 +420,23 @@ func TestLateEndDoesNotAffectOtherSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, other := openSignal("1"), openSignal("2")
 		other.Account, other.Asset = "acc_2", "ETH"
-		w := newWorld(t, first, other)
-		former, reads := w.alerts["BTC"][0].Ref, w.reads
-		w.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
+		h := newHarness(t, first, other)
+		former, reads := h.alerts["BTC"][0].Ref, h.reads
+		h.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
 		for _, id := range []signal.SignalID{first.ID, other.ID} {
-			w.follower.parent.Tell(ended{id, former})
+			h.follower.parent.Tell(ended{id, former})
 		}
 		synctest.Wait()
-		if w.reads != reads || len(w.alerts["ETH"]) != 1 {
+		if h.reads != reads || len(h.alerts["ETH"]) != 1 {
 			t.Errorf("the open signals were read %d times more, the other one has %d alerts",
-				w.reads-reads, len(w.alerts["ETH"]))
+				h.reads-reads, len(h.alerts["ETH"]))
 		}
-		if !slices.Equal(w.undone, []engine.Ref{former}) {
-			t.Errorf("alerts of %v are removed, want of %v", w.undone, former)
+		if !slices.Equal(h.undone, []engine.Ref{former}) {
+			t.Errorf("alerts of %v are removed, want of %v", h.undone, former)
 		}
-		w.send(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
-		if len(w.stored()) != 1 || w.stored()[0].Signal.ID != other.ID {
-			t.Errorf("%d changes, want the closing of the other one", len(w.stored()))
+		h.send(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
+		if len(h.stored()) != 1 || h.stored()[0].Signal.ID != other.ID {
+			t.Errorf("%d changes, want the closing of the other one", len(h.stored()))
 		}
 	})
 }
@@ -448,18 +448,18 @@ func TestClosingsDoNotWaitForUpdates(t *testing.T) {
 		list := openSignals(3 * maxUpdates)
 		other := openSignal("999")
 		other.Asset = "ETH"
-		w := newWorld(t, append(list, other)...)
+		h := newHarness(t, append(list, other)...)
 		turn := make(chan struct{})
-		w.set(func() { w.turns = map[signal.EventType]chan struct{}{signal.SignalUpdated: turn} })
-		w.sendAll("BTC", alerts.BarClosed{Price: 105, Left: 1})
-		if n := w.inFlight(); n != maxUpdates {
+		h.set(func() { h.turns = map[signal.EventType]chan struct{}{signal.SignalUpdated: turn} })
+		h.sendAll("BTC", alerts.BarClosed{Price: 105, Left: 1})
+		if n := h.inFlight(); n != maxUpdates {
 			t.Errorf("%d updates are written at once, want %d", n, maxUpdates)
 		}
-		w.send(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
-		w.wantEvents(t, signal.SignalClosed)
+		h.send(t, "ETH", alerts.Reached{Tick: tickAt(0, 80)})
+		h.wantEvents(t, signal.SignalClosed)
 		close(turn)
 		synctest.Wait()
-		if n := len(w.stored()); n != len(list)+1 {
+		if n := len(h.stored()); n != len(list)+1 {
 			t.Errorf("%d changes are stored, want %d", n, len(list)+1)
 		}
 	})
@@ -469,13 +469,13 @@ func TestWritesInFlightAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		list := openSignals(3 * maxClosings)
-		w := newWorld(t, list...)
-		w.set(func() { w.block = make(chan struct{}) })
-		w.sendAll("BTC", alerts.Reached{Tick: tickAt(0, 80)})
-		close(w.block)
+		h := newHarness(t, list...)
+		h.set(func() { h.block = make(chan struct{}) })
+		h.sendAll("BTC", alerts.Reached{Tick: tickAt(0, 80)})
+		close(h.block)
 		synctest.Wait()
-		if w.maxInFlight != maxClosings || len(w.stored()) != len(list) {
-			t.Errorf("%d at once, %d in all", w.maxInFlight, len(w.stored()))
+		if h.maxInFlight != maxClosings || len(h.stored()) != len(list) {
+			t.Errorf("%d at once, %d in all", h.maxInFlight, len(h.stored()))
 		}
 	})
 }

@@ -22,12 +22,12 @@ import (
 
 // rollBack stores an earlier state of the only signal, with the given sequence. From then
 // on a lost partition is taken again.
-func (w *world) rollBack(s signal.Signal, sequence int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *harness) rollBack(s signal.Signal, sequence int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	s.Sequence = sequence
-	w.open[s.ID] = s
-	w.retake, w.appends, w.changes = true, 0, nil
+	h.open[s.ID] = s
+	h.retake, h.appends, h.changes = true, 0, nil
 }
 
 // The actor of a signal that Redis has in an earlier state gives the partition up once,
@@ -44,26 +44,26 @@ func TestASignalInAnEarlierState(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				s := openSignal("1")
-				w := newWorld(t, s)
+				h := newHarness(t, s)
 				for _, price := range []float64{105, 99, 106} {
-					w.send(t, "BTC", alerts.BarClosed{Price: price, Left: 1})
+					h.send(t, "BTC", alerts.BarClosed{Price: price, Left: 1})
 				}
-				if n := len(w.stored()); n != 3 {
+				if n := len(h.stored()); n != 3 {
 					t.Fatalf("%d updates, want 3", n)
 				}
-				w.rollBack(s, 1)
-				w.send(t, "BTC", first)
+				h.rollBack(s, 1)
+				h.send(t, "BTC", first)
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if len(w.lost) != 1 || signal.CodeOf(w.lost[0]) != signal.CodeSignalChanged {
-					t.Fatalf("the owner received %v, want one report that the signal has changed", w.lost)
+				if len(h.lost) != 1 || signal.CodeOf(h.lost[0]) != signal.CodeSignalChanged {
+					t.Fatalf("the owner received %v, want one report that the signal has changed", h.lost)
 				}
-				w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
+				h.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				w.wantEvents(t, signal.SignalClosed)
-				if w.appends > 3 {
-					t.Errorf("%d appends", w.appends)
+				h.wantEvents(t, signal.SignalClosed)
+				if h.appends > 3 {
+					t.Errorf("%d appends", h.appends)
 				}
 			})
 		})
@@ -76,16 +76,16 @@ func TestLostClosingIsRepeated(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := openSignal("1")
-		w := newWorld(t, s)
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
-		w.wantEvents(t, signal.SignalClosed)
-		w.rollBack(s, 1)
-		w.owner.Tell(ownership.Lost{Err: signal.ErrRolledBack})
+		h := newHarness(t, s)
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
+		h.wantEvents(t, signal.SignalClosed)
+		h.rollBack(s, 1)
+		h.owner.Tell(ownership.Lost{Err: signal.ErrRolledBack})
 		time.Sleep(time.Minute)
-		w.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
+		h.send(t, "BTC", alerts.Reached{Tick: tickAt(0, 116)})
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		w.wantEvents(t, signal.SignalClosed)
+		h.wantEvents(t, signal.SignalClosed)
 	})
 }
 
@@ -109,18 +109,18 @@ func TestEveryRetryPauses(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
 					var lines bytes.Buffer
-					w := newWorldWith(t, Options{Log: slog.New(slog.NewTextHandler(&lines, nil))}, openSignal("1"))
-					w.set(func() { w.failing = c.answer })
-					w.send(t, "BTC", m)
+					h := newHarnessWith(t, Options{Log: slog.New(slog.NewTextHandler(&lines, nil))}, openSignal("1"))
+					h.set(func() { h.failing = c.answer })
+					h.send(t, "BTC", m)
 					time.Sleep(10 * time.Minute)
 					synctest.Wait()
-					if w.appends > 10*60/5+10 {
-						t.Errorf("%d appends in ten minutes", w.appends)
+					if h.appends > 10*60/5+10 {
+						t.Errorf("%d appends in ten minutes", h.appends)
 					}
-					if c.lost && len(w.lost) == 0 {
+					if c.lost && len(h.lost) == 0 {
 						t.Error("the owner does not load all signals again")
 					}
-					if lines.Len() == 0 && len(w.lost) == 0 && w.appends > 1 {
+					if lines.Len() == 0 && len(h.lost) == 0 && h.appends > 1 {
 						t.Error("no retry is logged")
 					}
 				})
@@ -167,9 +167,9 @@ func TestFailuresOfManySignalsAreOneFault(t *testing.T) {
 			open = append(open, openSignal(string(rune('A'+i%5))+string(rune('0'+i/5))))
 		}
 		logged := &faults{Handler: slog.NewTextHandler(io.Discard, nil), times: map[string]int{}}
-		w := newWorldWith(t, Options{Log: slog.New(logged)}, open...)
-		w.set(func() { w.failing = signal.Unavailable(nil) })
-		for _, a := range w.alerts["BTC"] {
+		h := newHarnessWith(t, Options{Log: slog.New(logged)}, open...)
+		h.set(func() { h.failing = signal.Unavailable(nil) })
+		for _, a := range h.alerts["BTC"] {
 			a.Ref.Tell(alerts.Reached{Tick: tickAt(0, 116)})
 		}
 		time.Sleep(90 * time.Second)

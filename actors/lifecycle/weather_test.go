@@ -39,31 +39,31 @@ func gasSignal() signal.Signal {
 }
 
 // turn publishes a new forecast for gasSignal.
-func (w *world) turn(f *fakeForecasts, likelihood float64) {
+func (h *harness) turn(f *fakeForecasts, likelihood float64) {
 	f.set(likelihood)
-	w.node.ForecastArrived("energy_demand", "natural_gas", "us")
+	h.node.ForecastArrived("energy_demand", "natural_gas", "us")
 	synctest.Wait()
 }
 
 // bar sleeps until shortly after the close of the day's bar, and reports the close.
-func (w *world) bar(t *testing.T, price float64) {
+func (h *harness) bar(t *testing.T, price float64) {
 	t.Helper()
 	now := time.Now()
 	closes := now.Truncate(dayBar).Add(dayBar)
 	time.Sleep(closes.Sub(now) + time.Second)
 	span := alerts.Span{Low: price, High: price}
 	closed := alerts.BarClosed{At: closes.UnixMilli(), Price: price, Span: span, Frame: dayBar.Milliseconds(), Left: 1}
-	w.send(t, "natural_gas", closed)
+	h.send(t, "natural_gas", closed)
 }
 
 // last returns the last stored state of the signal, and the number of changes.
-func (w *world) last() (*signal.Signal, int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.changes) == 0 {
+func (h *harness) last() (*signal.Signal, int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.changes) == 0 {
 		return nil, 0
 	}
-	return w.changes[len(w.changes)-1].Signal, len(w.changes)
+	return h.changes[len(h.changes)-1].Signal, len(h.changes)
 }
 
 // At an unchanged price the confidence follows the likelihood of the newest forecast, also
@@ -73,20 +73,20 @@ func TestForecastsMoveTheConfidence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := gasSignal()
 		forecasts := &fakeForecasts{}
-		w := newWorldWith(t, Options{Forecasts: forecasts}, s)
+		h := newHarnessWith(t, Options{Forecasts: forecasts}, s)
 		if forecasts.asked.Load() == 0 {
 			t.Error("the forecast is not requested at the start")
 		}
-		w.bar(t, 100) // no forecast is known
+		h.bar(t, 100) // no forecast is known
 		forecasts.set(.75)
-		w.bar(t, 100) // moves by too little to be published
-		if _, n := w.last(); n != 0 {
+		h.bar(t, 100) // moves by too little to be published
+		if _, n := h.last(); n != 0 {
 			t.Fatalf("%d updates", n)
 		}
 		forecasts.set(.2)
-		w.bar(t, 100)
+		h.bar(t, 100)
 		want := .45 + .25*(.2-.8)
-		got, n := w.last()
+		got, n := h.last()
 		if n != 1 {
 			t.Fatalf("%d updates after the forecast has turned", n)
 		}
@@ -96,10 +96,10 @@ func TestForecastsMoveTheConfidence(t *testing.T) {
 			t.Errorf("stored is %+v with %+v, want a first confidence of %v", got, got.Weather, want)
 		}
 		stored := *got
-		w.end()
+		h.end()
 
 		// Another process takes over the stored signal when the forecast turns back.
-		again := newWorldWith(t, Options{Forecasts: forecasts}, stored)
+		again := newHarnessWith(t, Options{Forecasts: forecasts}, stored)
 		defer again.end()
 		again.bar(t, 100)
 		if _, n := again.last(); n != 0 {
@@ -119,18 +119,18 @@ func TestAnAssumedForecastIsNotPublishedAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, forecasts := gasSignal(), &fakeForecasts{weight: .02}
-		w := newWorldWith(t, Options{Forecasts: forecasts}, s)
-		defer w.end()
-		w.bar(t, 100)
+		h := newHarnessWith(t, Options{Forecasts: forecasts}, s)
+		defer h.end()
+		h.bar(t, 100)
 		time.Sleep(dayBar / 4)
-		w.price = 100
-		w.turn(forecasts, .1)
-		if got, n := w.last(); n != 0 {
+		h.price = 100
+		h.turn(forecasts, .1)
+		if got, n := h.last(); n != 0 {
 			t.Fatalf("at the same price there are %d updates, %+v", n, got)
 		}
-		w.bar(t, 103)
+		h.bar(t, 103)
 		first := .45 + .02*(.1-.8)
-		if got, n := w.last(); n != 1 || math.Abs(got.FirstConfidence-first) > 1e-12 || got.Weather.Likelihood != .1 ||
+		if got, n := h.last(); n != 1 || math.Abs(got.FirstConfidence-first) > 1e-12 || got.Weather.Likelihood != .1 ||
 			got.Confidence != strategy.Rescore(first, *s.Levels, s.Timeframe, s.Risk, 1, 103) {
 			t.Errorf("at another price there are %d updates, %+v", n, got)
 		}
@@ -143,43 +143,43 @@ func TestAForecastTakesEffectWhenItArrives(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, forecasts := gasSignal(), &fakeForecasts{}
-		w := newWorldWith(t, Options{Forecasts: forecasts}, s)
+		h := newHarnessWith(t, Options{Forecasts: forecasts}, s)
 		check := func(name string, updates int) *signal.Signal {
 			t.Helper()
-			got, n := w.last()
+			got, n := h.last()
 			if n != updates {
 				t.Fatalf("%s: %d updates, want %d", name, n, updates)
 			}
 			return got
 		}
-		w.bar(t, 100)
+		h.bar(t, 100)
 		time.Sleep(dayBar / 4)
-		w.price = 103
-		w.turn(forecasts, .2)
+		h.price = 103
+		h.turn(forecasts, .2)
 		got := check("the forecast has turned", 1)
 		if got.Confidence != strategy.Rescore(.45+.25*(.2-.8), *s.Levels, s.Timeframe, s.Risk, 1, 103) || got.MFE != .3 {
 			t.Errorf("confidence %v, MFE %v", got.Confidence, got.MFE)
 		}
 		time.Sleep(dayBar / 4)
-		w.turn(forecasts, .9)
+		h.turn(forecasts, .9)
 		stored := *check("it turns again in the same bar", 1)
-		w.end()
-		w = newWorldWith(t, Options{Forecasts: forecasts}, stored)
-		w.price = 103
-		w.turn(forecasts, .9)
+		h.end()
+		h = newHarnessWith(t, Options{Forecasts: forecasts}, stored)
+		h.price = 103
+		h.turn(forecasts, .9)
 		check("and after a restart", 0)
-		w.bar(t, 103)
+		h.bar(t, 103)
 		check("at the close of that bar", 0)
 		time.Sleep(dayBar / 4)
-		w.turn(forecasts, .9)
+		h.turn(forecasts, .9)
 		if got := check("in the next bar", 1); math.Abs(got.FirstConfidence-(.45+.25*(.9-.8))) > 1e-12 {
 			t.Errorf("first confidence %v", got.FirstConfidence)
 		}
-		w.bar(t, 103)
-		w.bar(t, 95) // an update at a close does not count for the bar that begins there
+		h.bar(t, 103)
+		h.bar(t, 95) // an update at a close does not count for the bar that begins there
 		check("at a close", 2)
 		time.Sleep(dayBar / 4)
-		w.turn(forecasts, .1)
+		h.turn(forecasts, .1)
 		check("in the bar after that close", 3)
 	})
 }
@@ -189,24 +189,24 @@ func TestForecastsRescoreOnlyTheirSignals(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		forecasts := &fakeForecasts{}
-		w := newWorldWith(t, Options{Forecasts: forecasts}, gasSignal())
-		priceCalls := w.priceCalls
-		w.node.ForecastArrived("commodity_impact", "natural_gas", "us")
-		w.node.ForecastArrived("energy_demand", "oil", "us")
-		w.node.ForecastArrived("energy_demand", "natural_gas", "eu")
+		h := newHarnessWith(t, Options{Forecasts: forecasts}, gasSignal())
+		priceCalls := h.priceCalls
+		h.node.ForecastArrived("commodity_impact", "natural_gas", "us")
+		h.node.ForecastArrived("energy_demand", "oil", "us")
+		h.node.ForecastArrived("energy_demand", "natural_gas", "eu")
 		synctest.Wait()
-		if w.priceCalls != priceCalls {
-			t.Errorf("%d calls of RequestPrice by forecasts of other questions", w.priceCalls-priceCalls)
+		if h.priceCalls != priceCalls {
+			t.Errorf("%d calls of RequestPrice by forecasts of other questions", h.priceCalls-priceCalls)
 		}
-		w.price = 100
-		w.set(func() { w.block = make(chan struct{}) })
-		w.send(t, "natural_gas", alerts.Reached{Tick: tickAt(time.Minute, 116)})
-		w.turn(forecasts, .2)
-		close(w.block)
+		h.price = 100
+		h.set(func() { h.block = make(chan struct{}) })
+		h.send(t, "natural_gas", alerts.Reached{Tick: tickAt(time.Minute, 116)})
+		h.turn(forecasts, .2)
+		close(h.block)
 		synctest.Wait()
-		w.wantEvents(t, signal.SignalClosed)
-		priceCalls = w.priceCalls
-		if w.turn(forecasts, .9); w.priceCalls != priceCalls {
+		h.wantEvents(t, signal.SignalClosed)
+		priceCalls = h.priceCalls
+		if h.turn(forecasts, .9); h.priceCalls != priceCalls {
 			t.Error("a closed signal is re-scored")
 		}
 	})
@@ -217,13 +217,13 @@ func TestAForecastMayArriveBeforeTheAlert(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		forecasts := &fakeForecasts{}
-		w := unstartedWorld(t, gasSignal())
-		w.asked, w.price = make(chan struct{}), 100
-		w.start(Options{Forecasts: forecasts})
+		h := unstartedHarness(t, gasSignal())
+		h.asked, h.price = make(chan struct{}), 100
+		h.start(Options{Forecasts: forecasts})
 		forecasts.set(.2)
-		close(w.asked)
+		close(h.asked)
 		synctest.Wait()
-		w.wantEvents(t, signal.SignalUpdated)
+		h.wantEvents(t, signal.SignalUpdated)
 	})
 }
 
@@ -233,11 +233,11 @@ func TestPriceWithoutANewForecastDoesNotRescore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forecasts := &fakeForecasts{}
 		forecasts.set(.8)
-		w := unstartedWorld(t, gasSignal())
-		w.price = 110
-		w.start(Options{Forecasts: forecasts})
-		if _, n := w.last(); n != 0 || w.priceCalls == 0 {
-			t.Errorf("%d updates, %d calls of RequestPrice", n, w.priceCalls)
+		h := unstartedHarness(t, gasSignal())
+		h.price = 110
+		h.start(Options{Forecasts: forecasts})
+		if _, n := h.last(); n != 0 || h.priceCalls == 0 {
+			t.Errorf("%d updates, %d calls of RequestPrice", n, h.priceCalls)
 		}
 	})
 }
@@ -248,12 +248,12 @@ func TestOtherSignalsHaveNoForecast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forecasts := &fakeForecasts{}
 		forecasts.set(.1)
-		w := newWorldWith(t, Options{Forecasts: forecasts}, openSignal("1"))
-		w.send(t, "BTC", alerts.BarClosed{Price: 110, Span: alerts.Span{Low: 100, High: 110}, Left: 1})
-		if got, n := w.last(); n != 1 || got.Weather != nil || got.FirstConfidence != .45 {
+		h := newHarnessWith(t, Options{Forecasts: forecasts}, openSignal("1"))
+		h.send(t, "BTC", alerts.BarClosed{Price: 110, Span: alerts.Span{Low: 100, High: 110}, Left: 1})
+		if got, n := h.last(); n != 1 || got.Weather != nil || got.FirstConfidence != .45 {
 			t.Errorf("%d changes, %+v", n, got)
 		}
-		if n := int(forecasts.asked.Load()) + w.priceCalls; n != 0 {
+		if n := int(forecasts.asked.Load()) + h.priceCalls; n != 0 {
 			t.Errorf("%d forecasts and prices are requested", n)
 		}
 	})

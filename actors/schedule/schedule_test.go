@@ -21,8 +21,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// world fakes everything around the schedules of one partition.
-type world struct {
+// harness fakes everything around the schedules of one partition.
+type harness struct {
 	mu       sync.Mutex
 	list     map[signal.ScheduleID]signal.Schedule
 	epoch    int64
@@ -50,16 +50,16 @@ type world struct {
 	owner    engine.Ref
 }
 
-func (w *world) DueSchedules(
+func (h *harness) DueSchedules(
 	_ context.Context, _ int, until time.Time, limit int,
 ) (due []signal.Schedule, next time.Time, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.polls++
-	if w.failing != nil {
-		return nil, next, w.failing
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.polls++
+	if h.failing != nil {
+		return nil, next, h.failing
 	}
-	for _, s := range w.list {
+	for _, s := range h.list {
 		switch {
 		case s.Status == signal.ScheduleDisabled:
 		case !s.NextRunAt.After(until):
@@ -74,63 +74,63 @@ func (w *world) DueSchedules(
 	return due[:min(len(due), limit)], next, nil
 }
 
-func (w *world) MoveSchedule(_ context.Context, _ int, epoch int64, s signal.Schedule, next time.Time) error {
-	if w.onMove != nil {
-		w.onMove()
+func (h *harness) MoveSchedule(_ context.Context, _ int, epoch int64, s signal.Schedule, next time.Time) error {
+	if h.onMove != nil {
+		h.onMove()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	known, ok := w.list[s.ID]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	known, ok := h.list[s.ID]
 	switch {
-	case s.ID == w.unmoved:
+	case s.ID == h.unmoved:
 		return signal.Unavailable(errors.New("redis is down"))
-	case epoch != w.epoch:
+	case epoch != h.epoch:
 		return &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "not owner"}
 	case !ok || known.Revision != s.Revision:
 		return &signal.Error{Kind: signal.KindConflict, Code: "schedule_changed", Message: "changed"}
 	}
 	known.NextRunAt = next
-	w.list[s.ID] = known
+	h.list[s.ID] = known
 	return nil
 }
 
-func (w *world) RecordRound(_ context.Context, _ int, epoch int64, s signal.Schedule, r signal.Round) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if epoch != w.epoch {
+func (h *harness) RecordRound(_ context.Context, _ int, epoch int64, s signal.Schedule, r signal.Round) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if epoch != h.epoch {
 		return &signal.Error{Kind: signal.KindConflict, Code: "not_owner", Message: "not owner"}
 	}
-	if _, ok := w.list[s.ID]; !ok {
+	if _, ok := h.list[s.ID]; !ok {
 		return signal.NotFound("schedule")
 	}
-	w.rounds = append(w.rounds, r)
+	h.rounds = append(h.rounds, r)
 	return nil
 }
 
-func (w *world) TakeRun(_ context.Context, account signal.AccountID) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.charged[account]++
-	if w.bounded {
-		w.quota--
+func (h *harness) TakeRun(_ context.Context, account signal.AccountID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.charged[account]++
+	if h.bounded {
+		h.quota--
 	}
-	return !w.bounded || w.quota >= 0
+	return !h.bounded || h.quota >= 0
 }
 
-func (w *world) Run(ctx context.Context, req signal.RunRequest) error {
-	w.mu.Lock()
-	w.runs = append(w.runs, fmt.Sprintf("%v %s %s", time.Since(w.begun).Round(time.Second), req.Account, req.Asset))
-	w.now[req.Account]++
-	w.max[req.Account] = max(w.max[req.Account], w.now[req.Account])
-	run, takes := w.run, w.takes
-	w.mu.Unlock()
+func (h *harness) Run(ctx context.Context, req signal.RunRequest) error {
+	h.mu.Lock()
+	h.runs = append(h.runs, fmt.Sprintf("%v %s %s", time.Since(h.begun).Round(time.Second), req.Account, req.Asset))
+	h.now[req.Account]++
+	h.max[req.Account] = max(h.max[req.Account], h.now[req.Account])
+	run, takes := h.run, h.takes
+	h.mu.Unlock()
 	select {
 	case <-time.After(takes):
 	case <-ctx.Done():
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now[req.Account]--
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now[req.Account]--
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -139,88 +139,88 @@ func (w *world) Run(ctx context.Context, req signal.RunRequest) error {
 			return err
 		}
 	}
-	w.open[req.Asset]++
+	h.open[req.Asset]++
 	return nil
 }
 
-func (w *world) Full(_ context.Context, s *signal.Schedule, asset string) (bool, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.open[asset] >= s.MaxOpen, nil
+func (h *harness) Full(_ context.Context, s *signal.Schedule, asset string) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.open[asset] >= s.MaxOpen, nil
 }
 
-// speed returns 60, except for assets in w.speeds.
-func (w *world) speed(_ context.Context, asset string) int64 { return cmp.Or(w.speeds[asset], 60) }
+// speed returns 60, except for assets in h.speeds.
+func (h *harness) speed(_ context.Context, asset string) int64 { return cmp.Or(h.speeds[asset], 60) }
 
 // clock is the clock of Redis, which may jump, unlike timers.
-func (w *world) clock() time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return time.Now().Add(w.ahead)
+func (h *harness) clock() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return time.Now().Add(h.ahead)
 }
 
-// set changes the world.
-func (w *world) set(f func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// set changes the fakes.
+func (h *harness) set(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	f()
 }
 
 // put stores schedules and publishes the change.
-func (w *world) put(list ...signal.Schedule) {
-	w.set(func() {
+func (h *harness) put(list ...signal.Schedule) {
+	h.set(func() {
 		for _, s := range list {
-			w.list[s.ID] = s
+			h.list[s.ID] = s
 		}
 	})
-	w.follower.Follow([]signal.Event{{Type: signal.SignalCreated}, {Type: signal.ScheduleChanged}})
+	h.follower.Follow([]signal.Event{{Type: signal.SignalCreated}, {Type: signal.ScheduleChanged}})
 }
 
 // nextMinute grants a number of runs and waits for the next round.
-func (w *world) nextMinute(quota int) {
-	w.set(func() { w.quota = quota })
+func (h *harness) nextMinute(quota int) {
+	h.set(func() { h.quota = quota })
 	time.Sleep(time.Minute)
 }
 
 // ran returns the runs since its last call.
-func (w *world) ran() []string {
+func (h *harness) ran() []string {
 	synctest.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	runs := w.runs
-	w.runs = nil
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	runs := h.runs
+	h.runs = nil
 	return runs
 }
 
 // recorded returns the rounds recorded since its last call.
-func (w *world) recorded() []signal.Round {
+func (h *harness) recorded() []signal.Round {
 	synctest.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	rounds := w.rounds
-	w.rounds = nil
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	rounds := h.rounds
+	h.rounds = nil
 	return rounds
 }
 
 // polled returns the number of polls since its last call.
-func (w *world) polled() int {
+func (h *harness) polled() int {
 	synctest.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := w.polls
-	w.polls = 0
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := h.polls
+	h.polls = 0
 	return n
 }
 
-func (w *world) expect(t *testing.T, want ...string) {
+func (h *harness) expect(t *testing.T, want ...string) {
 	t.Helper()
-	if diff := gocmp.Diff(want, w.ran()); diff != "" {
+	if diff := gocmp.Diff(want, h.ran()); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
 }
 
 type partitionOwner struct {
-	w    *world
+	h    *harness
 	node *Node
 }
 
@@ -228,22 +228,22 @@ func (o *partitionOwner) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started:
 		f := o.node.Start(c, ownership.Owned{Partition: 3, Epoch: 7, Owner: c.Self()})
-		o.w.set(func() { o.w.follower = f })
+		o.h.set(func() { o.h.follower = f })
 	case ownership.Lost:
-		o.w.set(func() { o.w.lost = append(o.w.lost, m.Err) })
+		o.h.set(func() { o.h.lost = append(o.h.lost, m.Err) })
 	}
 }
 
-// inWorld runs a test in a bubble of synctest, with the schedules of a partition started.
-func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+// withHarness runs a test in a bubble of synctest, with the schedules of a partition started.
+func withHarness(t *testing.T, test func(t *testing.T, h *harness)) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newHarness(t)) })
 }
 
-// newWorld starts the schedules of a partition. It must be called in a synctest bubble.
-func newWorld(t *testing.T, list ...signal.Schedule) *world {
+// newHarness starts the schedules of a partition. It must be called in a synctest bubble.
+func newHarness(t *testing.T, list ...signal.Schedule) *harness {
 	t.Helper()
-	w := &world{
+	h := &harness{
 		list:    map[signal.ScheduleID]signal.Schedule{},
 		open:    map[string]int{},
 		epoch:   7,
@@ -253,26 +253,26 @@ func newWorld(t *testing.T, list ...signal.Schedule) *world {
 		charged: map[signal.AccountID]int{},
 	}
 	for _, s := range list {
-		w.list[s.ID] = s
+		h.list[s.ID] = s
 	}
-	w.start()
-	t.Cleanup(w.end)
-	return w
+	h.start()
+	t.Cleanup(h.end)
+	return h
 }
 
-func (w *world) start() {
-	w.sys = engine.NewSystem(engine.Options{})
-	w.metrics = prometheus.NewRegistry()
-	n := New(w, w, w, Options{Speed: w.speed, Quota: w, Now: w.clock, Metrics: NewMetrics(w.metrics)})
-	produce := func() engine.Actor { return &partitionOwner{w, n} }
-	w.owner = w.sys.Spawn(engine.Partition, "3", produce, engine.Supervision{})
+func (h *harness) start() {
+	h.sys = engine.NewSystem(engine.Options{})
+	h.metrics = prometheus.NewRegistry()
+	n := New(h, h, h, Options{Speed: h.speed, Quota: h, Now: h.clock, Metrics: NewMetrics(h.metrics)})
+	produce := func() engine.Actor { return &partitionOwner{h, n} }
+	h.owner = h.sys.Spawn(engine.Partition, "3", produce, engine.Supervision{})
 	synctest.Wait()
 }
 
 // counted returns the number of runs with a result, by the metrics.
-func (w *world) counted(t *testing.T, result string) (n int) {
+func (h *harness) counted(t *testing.T, result string) (n int) {
 	t.Helper()
-	families, err := w.metrics.Gather()
+	families, err := h.metrics.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +286,7 @@ func (w *world) counted(t *testing.T, result string) (n int) {
 	return n
 }
 
-func (w *world) end() { w.sys.Shutdown(context.Background()) }
+func (h *harness) end() { h.sys.Shutdown(context.Background()) }
 
 // every returns a schedule that is due now.
 func every(id string, minutes int, maxOpen int, assets ...string) signal.Schedule {
@@ -308,19 +308,19 @@ func every(id string, minutes int, maxOpen int, assets ...string) signal.Schedul
 func TestSchedulesRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, every("a", 2, 100, "BTC", "ETH"))
-		w.expect(t, "0s acc_1 BTC", "0s acc_1 ETH")
+		h := newHarness(t, every("a", 2, 100, "BTC", "ETH"))
+		h.expect(t, "0s acc_1 BTC", "0s acc_1 ETH")
 		time.Sleep(2*time.Minute + time.Second)
-		w.expect(t, "2m0s acc_1 BTC", "2m0s acc_1 ETH")
+		h.expect(t, "2m0s acc_1 BTC", "2m0s acc_1 ETH")
 		// A new schedule begins at once; changes and removals take effect.
 		added := every("b", 1, 100, "SOL")
-		w.put(added)
-		w.expect(t, "2m1s acc_1 SOL")
+		h.put(added)
+		h.expect(t, "2m1s acc_1 SOL")
 		added.Status = signal.ScheduleDisabled
-		w.put(added)
-		w.set(func() { delete(w.list, "sch_a") })
+		h.put(added)
+		h.set(func() { delete(h.list, "sch_a") })
 		time.Sleep(10 * time.Minute)
-		w.expect(t)
+		h.expect(t)
 	})
 }
 
@@ -331,23 +331,23 @@ func TestBars(t *testing.T) {
 		s.NextRunAt = s.FirstRun(time.Now(), 60)
 		later := every("b", 60, 100, "SOL")
 		later.NextRunAt = time.Now().Add(time.Hour)
-		w := newWorld(t, s, later)
+		h := newHarness(t, s, later)
 		time.Sleep(16 * time.Second)
 		// The bubble begins with a bar.
-		w.expect(t, "1s acc_1 BTC", "6s acc_1 BTC", "11s acc_1 BTC", "16s acc_1 BTC")
+		h.expect(t, "1s acc_1 BTC", "6s acc_1 BTC", "11s acc_1 BTC", "16s acc_1 BTC")
 	})
 }
 
 // A schedule of assets with bars of different durations runs each asset with its own bars.
 func TestEachAssetHasItsOwnBars(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withHarness(t, func(t *testing.T, h *harness) {
 		s := every("a", 0, 1000, "FAST", "SLOW")
 		s.NextRunAt = s.FirstRun(time.Now(), 60)
-		w.set(func() { w.speeds = map[string]int64{"SLOW": 1} })
-		w.put(s)
+		h.set(func() { h.speeds = map[string]int64{"SLOW": 1} })
+		h.put(s)
 		time.Sleep(15 * time.Minute)
 		fast, slow := 0, []string(nil)
-		for _, run := range w.ran() {
+		for _, run := range h.ran() {
 			if strings.HasSuffix(run, "SLOW") {
 				slow = append(slow, run)
 			} else {
@@ -367,50 +367,50 @@ func TestEachAssetHasItsOwnBars(t *testing.T) {
 func TestClocksThatJump(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, every("a", 1, 1000, "BTC"))
-		w.expect(t, "0s acc_1 BTC")
+		h := newHarness(t, every("a", 1, 1000, "BTC"))
+		h.expect(t, "0s acc_1 BTC")
 		time.Sleep(31 * time.Second)
-		w.set(func() { w.ahead = 3 * time.Hour })
+		h.set(func() { h.ahead = 3 * time.Hour })
 		time.Sleep(28 * time.Second)
-		w.expect(t) // the clock is read every 30 s
+		h.expect(t) // the clock is read every 30 s
 		time.Sleep(2 * time.Second)
-		w.expect(t, "1m0s acc_1 BTC")
+		h.expect(t, "1m0s acc_1 BTC")
 		time.Sleep(time.Minute)
-		w.expect(t, "2m0s acc_1 BTC")
-		w.set(func() { w.ahead -= 10 * time.Minute })
+		h.expect(t, "2m0s acc_1 BTC")
+		h.set(func() { h.ahead -= 10 * time.Minute })
 		time.Sleep(10 * time.Minute)
-		w.expect(t)
+		h.expect(t)
 		time.Sleep(time.Minute)
-		w.expect(t, "13m0s acc_1 BTC")
+		h.expect(t, "13m0s acc_1 BTC")
 	})
 }
 
 func TestMaxOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, every("a", 1, 2, "BTC", "ETH"))
+		h := newHarness(t, every("a", 1, 2, "BTC", "ETH"))
 		time.Sleep(90 * time.Second)
-		w.ran()
+		h.ran()
 		time.Sleep(time.Minute)
-		w.expect(t) // both have two
-		w.set(func() { w.open["ETH"]-- })
+		h.expect(t) // both have two
+		h.set(func() { h.open["ETH"]-- })
 		time.Sleep(time.Minute)
-		w.expect(t, "3m0s acc_1 ETH")
+		h.expect(t, "3m0s acc_1 ETH")
 	})
 }
 
 // A round is not repeated if the process stops in the middle of it.
 func TestACrashRepeatsNothing(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { w.takes = 10 * time.Second })
-		w.put(every("a", 5, 100, "BTC", "ETH"))
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { h.takes = 10 * time.Second })
+		h.put(every("a", 5, 100, "BTC", "ETH"))
 		time.Sleep(5 * time.Second)
-		w.expect(t, "0s acc_1 BTC")
-		w.end()
-		w.start() // the next process
-		w.expect(t)
+		h.expect(t, "0s acc_1 BTC")
+		h.end()
+		h.start() // the next process
+		h.expect(t)
 		time.Sleep(5 * time.Minute)
-		w.expect(t, "5m0s acc_1 BTC")
+		h.expect(t, "5m0s acc_1 BTC")
 	})
 }
 
@@ -419,46 +419,46 @@ func TestMissedRoundsBecomeOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := every("a", 1, 100, "BTC")
 		s.NextRunAt = s.NextRunAt.Add(-time.Hour - 10*time.Second)
-		w := newWorld(t, s)
-		w.expect(t, "0s acc_1 BTC")
+		h := newHarness(t, s)
+		h.expect(t, "0s acc_1 BTC")
 		time.Sleep(51 * time.Second)
-		w.expect(t, "50s acc_1 BTC")
+		h.expect(t, "50s acc_1 BTC")
 	})
 }
 
 // Assets without quota are skipped, and come first in the next round. A full asset does not
 // use the quota.
 func TestARoundEndsWithTheQuota(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { w.bounded, w.quota, w.open["A"] = true, 2, 100 })
-		w.put(every("a", 1, 100, "A", "B", "C", "D", "E"))
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { h.bounded, h.quota, h.open["A"] = true, 2, 100 })
+		h.put(every("a", 1, 100, "A", "B", "C", "D", "E"))
 		begun := time.Now()
-		w.expect(t, "0s acc_1 B", "0s acc_1 C")
-		if diff := gocmp.Diff([]signal.Round{{At: begun, Runs: 2, Skipped: true}}, w.recorded()); diff != "" {
+		h.expect(t, "0s acc_1 B", "0s acc_1 C")
+		if diff := gocmp.Diff([]signal.Round{{At: begun, Runs: 2, Skipped: true}}, h.recorded()); diff != "" {
 			t.Errorf("first round (-want +got):\n%s", diff)
 		}
-		w.nextMinute(3)
-		w.expect(t, "1m0s acc_1 D", "1m0s acc_1 E", "1m0s acc_1 B")
-		if r := w.recorded(); len(r) != 1 || !r[0].Skipped || r[0].Runs != 3 {
+		h.nextMinute(3)
+		h.expect(t, "1m0s acc_1 D", "1m0s acc_1 E", "1m0s acc_1 B")
+		if r := h.recorded(); len(r) != 1 || !r[0].Skipped || r[0].Runs != 3 {
 			t.Errorf("second round %+v", r)
 		}
-		w.nextMinute(4)
-		w.expect(t, "2m0s acc_1 C", "2m0s acc_1 D", "2m0s acc_1 E", "2m0s acc_1 B")
-		if r := w.recorded(); len(r) != 1 || r[0].Skipped {
+		h.nextMinute(4)
+		h.expect(t, "2m0s acc_1 C", "2m0s acc_1 D", "2m0s acc_1 E", "2m0s acc_1 B")
+		if r := h.recorded(); len(r) != 1 || r[0].Skipped {
 			t.Errorf("third round %+v", r)
 		}
-		w.nextMinute(4)
-		w.expect(t, "3m0s acc_1 B", "3m0s acc_1 C", "3m0s acc_1 D", "3m0s acc_1 E") // after a complete round
-		w.recorded()
-		w.nextMinute(0)
-		w.expect(t)
-		if r := w.recorded(); len(r) != 1 || !r[0].Skipped || r[0].Runs != 0 {
+		h.nextMinute(4)
+		h.expect(t, "3m0s acc_1 B", "3m0s acc_1 C", "3m0s acc_1 D", "3m0s acc_1 E") // after a complete round
+		h.recorded()
+		h.nextMinute(0)
+		h.expect(t)
+		if r := h.recorded(); len(r) != 1 || !r[0].Skipped || r[0].Runs != 0 {
 			t.Errorf("fifth round %+v", r)
 		}
-		if n := w.counted(t, runSkipped); n != 2+1+4 {
+		if n := h.counted(t, runSkipped); n != 2+1+4 {
 			t.Errorf("%d runs are counted as skipped, want 7", n)
 		}
-		for account, n := range w.charged { // the refused run is counted, too
+		for account, n := range h.charged { // the refused run is counted, too
 			if account != "acc_1" || n != 3+4+4+4+1 {
 				t.Errorf("%d calls of TakeRun for %s", n, account)
 			}
@@ -468,13 +468,13 @@ func TestARoundEndsWithTheQuota(t *testing.T) {
 
 // Two assets take turns if the quota is enough for one of them.
 func TestTwoAssetsTakeTurns(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { w.bounded, w.quota = true, 1 })
-		w.put(every("a", 1, 100, "A", "B"))
-		w.expect(t, "0s acc_1 A")
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { h.bounded, h.quota = true, 1 })
+		h.put(every("a", 1, 100, "A", "B"))
+		h.expect(t, "0s acc_1 A")
 		for _, want := range []string{"1m0s acc_1 B", "2m0s acc_1 A", "3m0s acc_1 B"} {
-			w.nextMinute(1)
-			w.expect(t, want)
+			h.nextMinute(1)
+			h.expect(t, want)
 		}
 	})
 }
@@ -487,35 +487,35 @@ func failedRound(begun time.Time, runs, failures int, code, message string, afte
 
 // A run that times out counts as failed, and the next round runs.
 func TestRunTimesOut(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { w.takes = time.Hour })
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { h.takes = time.Hour })
 		begun := time.Now()
-		w.put(every("a", 5, 100, "BTC"))
+		h.put(every("a", 5, 100, "BTC"))
 		time.Sleep(4 * time.Minute)
 		want := []signal.Round{failedRound(begun, 1, 1, "TIMEOUT", "the run took too long", runTimeout)}
-		if diff := gocmp.Diff(want, w.recorded()); diff != "" {
+		if diff := gocmp.Diff(want, h.recorded()); diff != "" {
 			t.Errorf("round (-want +got):\n%s", diff)
 		}
 		time.Sleep(2 * time.Minute)
-		w.expect(t, "0s acc_1 BTC", "5m0s acc_1 BTC")
+		h.expect(t, "0s acc_1 BTC", "5m0s acc_1 BTC")
 	})
 }
 
 // If too many signals are open, a round ends with one failed run, without a retry.
 func TestARoundEndsWithTooManySignals(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withHarness(t, func(t *testing.T, h *harness) {
 		refusal := &signal.Error{
 			Kind:       signal.KindTooMany,
 			Code:       signal.CodeTooManySignals,
 			Message:    "too many",
 			RetryAfter: time.Minute,
 		}
-		w.set(func() { w.run = func(signal.RunRequest) error { return refusal } })
-		w.put(every("a", 60, 100, "BTC", "ETH", "SOL"))
+		h.set(func() { h.run = func(signal.RunRequest) error { return refusal } })
+		h.put(every("a", 60, 100, "BTC", "ETH", "SOL"))
 		begun := time.Now()
-		w.expect(t, "0s acc_1 BTC")
+		h.expect(t, "0s acc_1 BTC")
 		want := []signal.Round{failedRound(begun, 1, 1, "too_many_signals", "too many", 0)}
-		if diff := gocmp.Diff(want, w.recorded()); diff != "" {
+		if diff := gocmp.Diff(want, h.recorded()); diff != "" {
 			t.Errorf("round (-want +got):\n%s", diff)
 		}
 	})
@@ -524,23 +524,23 @@ func TestARoundEndsWithTooManySignals(t *testing.T) {
 // Rounds are recorded with the failures after their last success and with the last error, except
 // interrupted ones.
 func TestRoundsAreRecorded(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withHarness(t, func(t *testing.T, h *harness) {
 		begun, secret := time.Now(), errors.New("secret")
 		outcomes := map[string]error{
 			"X": &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows X", Cause: secret},
 			"Y": &signal.Error{Kind: signal.KindNotFound, Code: "not_found", Message: "no such agent", Cause: secret},
 			"Z": secret,
 		}
-		w.set(func() {
-			w.takes = time.Second
-			w.run = func(req signal.RunRequest) error { return outcomes[req.Asset] }
+		h.set(func() {
+			h.takes = time.Second
+			h.run = func(req signal.RunRequest) error { return outcomes[req.Asset] }
 		})
-		w.put(every("a", 60, 100, "X", "BTC", "X", "Y"))
-		w.put(every("b", 60, 100, "Z"))
-		w.put(every("e", 60, 100, "Z", "BTC"))
-		w.put(every("c", 60, 100, "ETH"))
+		h.put(every("a", 60, 100, "X", "BTC", "X", "Y"))
+		h.put(every("b", 60, 100, "Z"))
+		h.put(every("e", 60, 100, "Z", "BTC"))
+		h.put(every("c", 60, 100, "ETH"))
 		time.Sleep(10 * time.Second)
-		got := w.recorded()
+		got := h.recorded()
 		slices.SortFunc(got, func(a, b signal.Round) int { return cmp.Or(a.Runs-b.Runs, a.Failures-b.Failures) })
 		want := []signal.Round{
 			{At: begun, Runs: 1},
@@ -551,28 +551,28 @@ func TestRoundsAreRecorded(t *testing.T) {
 		if diff := gocmp.Diff(want, got); diff != "" {
 			t.Errorf("rounds (-want +got):\n%s", diff)
 		}
-		w.put(every("d", 60, 100, "BTC", "ETH"))
+		h.put(every("d", 60, 100, "BTC", "ETH"))
 		time.Sleep(500 * time.Millisecond)
-		w.end()
-		if r := w.recorded(); len(r) > 0 {
+		h.end()
+		if r := h.recorded(); len(r) > 0 {
 			t.Errorf("an interrupted round is recorded: %+v", r)
 		}
 	})
 }
 
 func TestRoundsOfAScheduleDoNotOverlap(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { w.takes = 90 * time.Second })
-		w.put(every("a", 1, 100, "BTC"))
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { h.takes = 90 * time.Second })
+		h.put(every("a", 1, 100, "BTC"))
 		time.Sleep(3*time.Minute + 30*time.Second)
 		// The round of minute 1 is skipped, that of minute 2 lasts until 3:30.
-		w.expect(t, "0s acc_1 BTC", "2m0s acc_1 BTC")
+		h.expect(t, "0s acc_1 BTC", "2m0s acc_1 BTC")
 	})
 }
 
 func TestRoundsOfAnAccountAreFew(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { w.takes = time.Second })
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { h.takes = time.Second })
 		var list []signal.Schedule
 		for i := range 30 {
 			s := every(fmt.Sprintf("%02d", i), 60, 100, "BTC", "ETH")
@@ -581,29 +581,29 @@ func TestRoundsOfAnAccountAreFew(t *testing.T) {
 			}
 			list = append(list, s)
 		}
-		w.put(list...)
+		h.put(list...)
 		time.Sleep(time.Minute)
-		runs := w.ran()
-		w.set(func() {
-			if len(runs) != 60 || w.max["acc_1"] != maxAccountRounds || w.max["acc_2"] != maxAccountRounds {
-				t.Errorf("%d runs, at once %v", len(runs), w.max)
+		runs := h.ran()
+		h.set(func() {
+			if len(runs) != 60 || h.max["acc_1"] != maxAccountRounds || h.max["acc_2"] != maxAccountRounds {
+				t.Errorf("%d runs, at once %v", len(runs), h.max)
 			}
 		})
 	})
 }
 
 func TestRoundsOfAPartitionAreBounded(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { w.takes = time.Second })
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { h.takes = time.Second })
 		var list []signal.Schedule
 		for i := range 40 {
 			s := every(fmt.Sprintf("%02d", i), 60, 100, "BTC")
 			s.Account = signal.AccountID(fmt.Sprint("acc_", i))
 			list = append(list, s)
 		}
-		w.put(list...)
+		h.put(list...)
 		for _, want := range []int{maxRounds, maxRounds, 40 - 2*maxRounds, 0} {
-			if runs := w.ran(); len(runs) != want {
+			if runs := h.ran(); len(runs) != want {
 				t.Errorf("%d runs begin at once, want %d", len(runs), want)
 			}
 			time.Sleep(time.Second)
@@ -641,8 +641,8 @@ func TestEndedRoundsAreForgotten(t *testing.T) {
 // When an account is deleted, its waiting rounds are dropped and its running ones end, and no
 // later one begins while its schedules are not erased yet. Those of others go on.
 func TestADeletedAccountRunsNothing(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { w.takes = 15 * time.Second })
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { h.takes = 15 * time.Second })
 		assets := make([]string, 50)
 		for i := range assets {
 			assets[i] = fmt.Sprint("A", i)
@@ -655,19 +655,19 @@ func TestADeletedAccountRunsNothing(t *testing.T) {
 		}
 		other := every("other", 60, 1000, assets[:3]...)
 		other.Account = "acc_other" // waits for one of the partition's rounds
-		w.put(append(list, other)...)
+		h.put(append(list, other)...)
 		time.Sleep(20 * time.Second)
-		if runs := w.ran(); len(runs) != 2*maxRounds {
+		if runs := h.ran(); len(runs) != 2*maxRounds {
 			t.Errorf("%d runs before the deletion", len(runs))
 		}
-		w.follower.Follow([]signal.Event{
+		h.follower.Follow([]signal.Event{
 			{Type: signal.AccountDeleted, Account: "acc_0"},
 			{Type: signal.ScheduleChanged, Account: "acc_1"},
 			{Type: signal.AccountDeleted, Account: "acc_3"},
 		})
 		time.Sleep(30 * time.Minute)
 		others := map[string]bool{}
-		for _, run := range w.ran() {
+		for _, run := range h.ran() {
 			account := strings.Fields(run)[1]
 			if account == "acc_0" || account == "acc_3" {
 				t.Fatalf("after the deletion of two accounts: %s", run)
@@ -677,7 +677,7 @@ func TestADeletedAccountRunsNothing(t *testing.T) {
 		if !others["acc_1"] || !others["acc_2"] || !others["acc_other"] {
 			t.Errorf("runs of %v go on", others)
 		}
-		for _, r := range w.recorded() {
+		for _, r := range h.recorded() {
 			if r.Runs != len(assets) && r.Runs != len(other.Assets) {
 				t.Errorf("an interrupted round is recorded: %+v", r)
 			}
@@ -687,27 +687,27 @@ func TestADeletedAccountRunsNothing(t *testing.T) {
 
 // A schedule that was moved before its account was deleted does not run after it.
 func TestAnAccountIsDeletedDuringAPoll(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.onMove = func() {
-			w.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.onMove = func() {
+			h.follower.Follow([]signal.Event{{Type: signal.AccountDeleted, Account: "acc_1"}})
 			time.Sleep(time.Millisecond) // until the actor is notified
 		}
-		w.put(every("a", 1, 100, "BTC"))
+		h.put(every("a", 1, 100, "BTC"))
 		time.Sleep(5 * time.Minute)
-		w.expect(t)
+		h.expect(t)
 	})
 }
 
 // Schedules beyond the limit of one poll are polled at once.
 func TestMoreThanOnePollIsDue(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withHarness(t, func(t *testing.T, h *harness) {
 		var list []signal.Schedule
 		for i := range 2*pollLimit + 50 {
 			list = append(list, every(fmt.Sprintf("%03d", i), 60, 1000, "BTC"))
 		}
-		w.put(list...)
+		h.put(list...)
 		time.Sleep(time.Second)
-		if runs := w.ran(); len(runs) != 2*pollLimit+50 {
+		if runs := h.ran(); len(runs) != 2*pollLimit+50 {
 			t.Errorf("%d runs within a second", len(runs))
 		}
 	})
@@ -715,18 +715,18 @@ func TestMoreThanOnePollIsDue(t *testing.T) {
 
 // A schedule that is added during a poll does not wait for the next regular one.
 func TestChangeDuringAPoll(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withHarness(t, func(t *testing.T, h *harness) {
 		added := false
-		w.onMove = func() {
+		h.onMove = func() {
 			if !added {
 				added = true
-				w.put(every("b", 60, 100, "ETH"))
+				h.put(every("b", 60, 100, "ETH"))
 				time.Sleep(time.Millisecond) // until the actor is notified
 			}
 		}
-		w.put(every("a", 60, 100, "BTC"))
+		h.put(every("a", 60, 100, "BTC"))
 		time.Sleep(time.Second)
-		runs := w.ran()
+		runs := h.ran()
 		slices.Sort(runs) // rounds run side by side
 		if diff := gocmp.Diff([]string{"0s acc_1 BTC", "0s acc_1 ETH"}, runs); diff != "" {
 			t.Errorf("runs (-want +got):\n%s", diff)
@@ -736,96 +736,96 @@ func TestChangeDuringAPoll(t *testing.T) {
 
 // Moved schedules run even if the move of another one fails, which runs later.
 func TestMovedSchedulesRun(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { w.unmoved = "sch_b" })
-		w.put(every("a", 60, 100, "BTC"), every("b", 60, 100, "ETH"))
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { h.unmoved = "sch_b" })
+		h.put(every("a", 60, 100, "BTC"), every("b", 60, 100, "ETH"))
 		time.Sleep(100 * time.Millisecond)
-		w.expect(t, "0s acc_1 BTC")
-		w.set(func() { w.unmoved = "" })
+		h.expect(t, "0s acc_1 BTC")
+		h.set(func() { h.unmoved = "" })
 		time.Sleep(2 * retryEvery)
-		w.expect(t, "1s acc_1 ETH")
+		h.expect(t, "1s acc_1 ETH")
 	})
 }
 
 // A run that is refused three times has failed, and uses one run of the quota.
 func TestBusyAgentIsTriedThreeTimes(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() {
-			w.bounded, w.quota = true, 9
-			w.run = func(signal.RunRequest) error {
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() {
+			h.bounded, h.quota = true, 9
+			h.run = func(signal.RunRequest) error {
 				return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", Message: "busy"}
 			}
 		})
-		w.put(every("a", 60, 100, "BTC"))
+		h.put(every("a", 60, 100, "BTC"))
 		time.Sleep(30 * time.Second)
-		w.expect(t, "0s acc_1 BTC", "1s acc_1 BTC", "2s acc_1 BTC")
-		if r := w.recorded(); len(r) != 1 || r[0].Failures != 1 || r[0].Error.Code != "too_many_runs" {
+		h.expect(t, "0s acc_1 BTC", "1s acc_1 BTC", "2s acc_1 BTC")
+		if r := h.recorded(); len(r) != 1 || r[0].Failures != 1 || r[0].Error.Code != "too_many_runs" {
 			t.Errorf("recorded %+v", r)
 		}
-		w.set(func() {
-			if w.quota != 8 {
-				t.Errorf("%d runs of 9 are left", w.quota)
+		h.set(func() {
+			if h.quota != 8 {
+				t.Errorf("%d runs of 9 are left", h.quota)
 			}
 		})
 	})
 }
 
 func TestAFormerOwnerStops(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { w.epoch = 8 })
-		w.put(every("a", 1, 100, "BTC"))
-		w.expect(t)
-		w.set(func() {
-			if len(w.lost) != 1 || signal.CodeOf(w.lost[0]) != "not_owner" {
-				t.Errorf("the owner received %v", w.lost)
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { h.epoch = 8 })
+		h.put(every("a", 1, 100, "BTC"))
+		h.expect(t)
+		h.set(func() {
+			if len(h.lost) != 1 || signal.CodeOf(h.lost[0]) != "not_owner" {
+				t.Errorf("the owner received %v", h.lost)
 			}
 		})
 	})
 }
 
 func TestAChangeBetweenReadAndMove(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withHarness(t, func(t *testing.T, h *harness) {
 		changed := false
-		w.onMove = func() {
+		h.onMove = func() {
 			if !changed {
 				changed = true
 				s := every("a", 1, 100, "ETH")
 				s.Revision = "new"
-				w.set(func() { w.list[s.ID] = s })
+				h.set(func() { h.list[s.ID] = s })
 			}
 		}
-		w.put(every("a", 1, 100, "BTC"))
-		w.expect(t, "0s acc_1 ETH")
+		h.put(every("a", 1, 100, "BTC"))
+		h.expect(t, "0s acc_1 ETH")
 	})
 }
 
 func TestPollsWhileTheStoreIsDown(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.set(func() { w.failing = signal.Unavailable(errors.New("redis is down")) })
-		w.put(every("a", 1, 100, "BTC"))
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() { h.failing = signal.Unavailable(errors.New("redis is down")) })
+		h.put(every("a", 1, 100, "BTC"))
 		time.Sleep(10 * time.Second)
-		w.expect(t)
-		if n := w.polled(); n > 15 {
+		h.expect(t)
+		if n := h.polled(); n > 15 {
 			t.Errorf("polled %d times", n)
 		}
-		w.set(func() { w.failing = nil })
+		h.set(func() { h.failing = nil })
 		time.Sleep(2 * time.Second)
-		w.expect(t, "11s acc_1 BTC")
+		h.expect(t, "11s acc_1 BTC")
 		// Without schedules it polls rarely.
-		w.set(func() { clear(w.list) })
-		w.polled()
+		h.set(func() { clear(h.list) })
+		h.polled()
 		time.Sleep(10 * time.Minute)
-		if n := w.polled(); n > 21 {
+		if n := h.polled(); n > 21 {
 			t.Errorf("polled %d times without need", n)
 		}
 	})
 }
 
 func TestRunsThatFail(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withHarness(t, func(t *testing.T, h *harness) {
 		tries, retry := 0, 3*time.Second
-		w.set(func() {
-			w.run = func(req signal.RunRequest) error {
+		h.set(func() {
+			h.run = func(req signal.RunRequest) error {
 				switch req.Asset {
 				case "AAPL":
 					return &signal.RunError{Code: signal.MarketClosed, RetryAfter: 150 * time.Second}
@@ -839,13 +839,13 @@ func TestRunsThatFail(t *testing.T) {
 				return nil
 			}
 		})
-		w.put(every("a", 1, 100, "AAPL", "X", "BTC"))
+		h.put(every("a", 1, 100, "AAPL", "X", "BTC"))
 		time.Sleep(5 * time.Second)
-		w.expect(t, "0s acc_1 AAPL", "0s acc_1 X", "0s acc_1 BTC", "3s acc_1 BTC")
+		h.expect(t, "0s acc_1 AAPL", "0s acc_1 X", "0s acc_1 BTC", "3s acc_1 BTC")
 		time.Sleep(2 * time.Minute)
-		w.expect(t, "1m0s acc_1 X", "1m0s acc_1 BTC", "2m0s acc_1 X", "2m0s acc_1 BTC")
+		h.expect(t, "1m0s acc_1 X", "1m0s acc_1 BTC", "2m0s acc_1 X", "2m0s acc_1 BTC")
 		time.Sleep(time.Minute)
-		if runs := strings.Join(w.ran(), ","); !strings.HasPrefix(runs, "3m0s acc_1 AAPL") {
+		if runs := strings.Join(h.ran(), ","); !strings.HasPrefix(runs, "3m0s acc_1 AAPL") {
 			t.Errorf("after the closure: %s", runs)
 		}
 	})

@@ -68,7 +68,7 @@ func TestBoundsHoldWhateverHangs(t *testing.T) {
 
 func boundsHold(t *testing.T, random *rand.Rand) {
 	limits := limits{total: 4 + random.IntN(40), account: 1 + random.IntN(20), host: 1 + random.IntN(12)}
-	w := newWorld(t, func(o *Options) {
+	h := newHarness(t, func(o *Options) {
 		o.InFlight, o.AccountConcurrency, o.HostConcurrency = limits.total, limits.account, limits.host
 		o.Schedule.Retries = slices.Repeat([]time.Duration{time.Minute}, 6)
 	})
@@ -80,16 +80,16 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 	c := newTraffic()
 	hanging := map[string]bool{}
 	path := 0
-	setURL := func(h *delivery.Webhook) {
+	setURL := func(hook *delivery.Webhook) {
 		path++
-		h.URL = fmt.Sprintf("https://host%d.example/%d", random.IntN(hosts), path)
-		c.accounts[h.URL] = h.Account
-		hanging[h.URL] = random.IntN(4) == 0
+		hook.URL = fmt.Sprintf("https://host%d.example/%d", random.IntN(hosts), path)
+		c.accounts[hook.URL] = hook.Account
+		hanging[hook.URL] = random.IntN(4) == 0
 	}
 	var healed sync.Once
 	healthy := make(chan struct{})
 	defer healed.Do(func() { close(healthy) })
-	w.sender.script(c.count(func(ctx context.Context, r sender.Request) sender.Result {
+	h.sender.script(c.count(func(ctx context.Context, r sender.Request) sender.Result {
 		select {
 		case <-healthy:
 		default:
@@ -102,35 +102,35 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 	hooks := map[signal.AccountID][]signal.WebhookID{}
 	for range 5 + random.IntN(25) {
 		owner := owners[random.IntN(len(owners))]
-		hooks[owner] = append(hooks[owner], w.register(func(h *delivery.Webhook) {
-			h.Account = owner
-			setURL(h)
+		hooks[owner] = append(hooks[owner], h.register(func(hook *delivery.Webhook) {
+			hook.Account = owner
+			setURL(hook)
 		}))
 	}
 	for i := range 20 { // the URLs of moved ones
 		hanging[fmt.Sprintf("https://host%d.example/moved/%d", i%hosts, i)] = i%5 == 0
 	}
-	w.start()
+	h.start()
 	events := map[signal.AccountID]int{}
 	for round := range 20 {
 		owner := owners[random.IntN(len(owners))]
 		for range random.IntN(10) {
-			w.emitAs(owner)
+			h.emitAs(owner)
 			events[owner]++
 		}
 		pass(time.Duration(random.IntN(3000)) * time.Millisecond)
-		w.idles(limits)
+		h.idles(limits)
 		if list := hooks[owner]; len(list) > 0 {
 			id, to := list[random.IntN(len(list))], fmt.Sprintf("https://host%d.example/moved/%d", round%hosts, round)
 			c.accounts[to] = owner
-			w.store.change(id, func(h *delivery.Webhook) { h.URL = to })
+			h.store.change(id, func(hook *delivery.Webhook) { hook.URL = to })
 		}
 	}
 	healed.Do(func() { close(healthy) })
 	pass(20 * time.Minute)
 	for owner, list := range hooks {
 		for _, id := range list {
-			if got := w.store.statuses(id); got["succeeded"] != events[owner] {
+			if got := h.store.statuses(id); got["succeeded"] != events[owner] {
 				t.Errorf("deliveries: %v, want %d that have succeeded", got, events[owner])
 			}
 		}
@@ -152,15 +152,15 @@ func boundsHold(t *testing.T, random *rand.Rand) {
 }
 
 // idles checks that no endpoint waits for a free slot.
-func (w *world) idles(limits limits) {
-	w.t.Helper()
-	g := w.node.limiter
+func (h *harness) idles(limits limits) {
+	h.t.Helper()
+	g := h.node.limiter
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for key, f := range g.flows {
 		for l := range classes {
 			if f.waiting[l].Len() > 0 && g.free(l) && f.full(l) == nil {
-				w.t.Errorf("%v waits in class %d with %d of %d slots taken", key, l, g.used, limits.total)
+				h.t.Errorf("%v waits in class %d with %d of %d slots taken", key, l, g.used, limits.total)
 			}
 		}
 	}

@@ -14,17 +14,17 @@ import (
 )
 
 func TestAnEventIsDeliveredOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		other := w.register(onlyClosed)
-		w.start()
-		events := w.emit(1)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.register()
+		other := h.register(onlyClosed)
+		h.start()
+		events := h.emit(1)
 		synctest.Wait()
-		w.once(id, events)
-		w.attempts(0, other)
-		got := w.sender.sent()[0].Request
+		h.once(id, events)
+		h.attempts(0, other)
+		got := h.sender.sent()[0].Request
 		want := sender.Request{
-			To:       sender.NewDestination(w.url(id), "secret"),
+			To:       sender.NewDestination(h.url(id), "secret"),
 			Body:     AppendBody(nil, events[0], signal.SignalCreated, "2026-11-01", time.Now(), []byte(`{"n":1}`)),
 			Event:    events[0],
 			Type:     signal.SignalCreated,
@@ -35,10 +35,10 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 		if d := cmp.Diff(want, got, byEffect); d != "" {
 			t.Errorf("request (-want +got):\n%s", d)
 		}
-		w.statuses(id, map[string]int{"succeeded": 1})
+		h.statuses(id, map[string]int{"succeeded": 1})
 		pass(3 * time.Hour)
-		w.once(id, events)
-		d := w.store.delivery(want.Delivery)
+		h.once(id, events)
+		d := h.store.delivery(want.Delivery)
 		if d.AttemptCount() != 1 || d.CompletedAt.IsZero() || !d.NextAttemptAt.IsZero() ||
 			d.Attempts[0].Trigger != delivery.Scheduled {
 			t.Errorf("stored %+v", d)
@@ -47,7 +47,7 @@ func TestAnEventIsDeliveredOnce(t *testing.T) {
 			"agentsignal_webhook_deliveries_total": {"pending": 1, "succeeded": 1},
 			"agentsignal_webhook_attempts_total":   {"success": 1},
 		} {
-			if d := cmp.Diff(want, w.counted(name)); d != "" {
+			if d := cmp.Diff(want, h.counted(name)); d != "" {
 				t.Errorf("%s (-want +got):\n%s", name, d)
 			}
 		}
@@ -88,30 +88,30 @@ func TestOutcomesOfOneWrite(t *testing.T) {
 
 // The first outcome is stored at once; the next ones are collected, up to a limit.
 func TestOutcomesAreCollected(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(nil)
-		w.emit(1)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(nil)
+		h.emit(1)
 		synctest.Wait()
-		w.statuses(id, map[string]int{"succeeded": 1})
+		h.statuses(id, map[string]int{"succeeded": 1})
 		for range 20 {
-			w.emit(1)
+			h.emit(1)
 			time.Sleep(time.Millisecond)
 		}
 		pass(storeEvery)
-		w.statuses(id, map[string]int{"succeeded": 21})
-		w.calls("StoreOutcomes", 2)
-		w.emit(maxStored / 2)
+		h.statuses(id, map[string]int{"succeeded": 21})
+		h.calls("StoreOutcomes", 2)
+		h.emit(maxStored / 2)
 		synctest.Wait()
-		w.statuses(id, map[string]int{"succeeded": 21 + maxStored/2})
+		h.statuses(id, map[string]int{"succeeded": 21 + maxStored/2})
 	})
 }
 
 func TestScheduleOfRetries(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(after(700*time.Millisecond, answers503))
-		w.emit(1)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(after(700*time.Millisecond, answers503))
+		h.emit(1)
 		pass(12 * time.Hour)
-		all := w.attempts(7)
+		all := h.attempts(7)
 		for i, s := range all[1:] {
 			want, got := DefaultRetries[i], s.At.Sub(all[i].ended)
 			if got < want || got > want+10*time.Millisecond {
@@ -123,8 +123,8 @@ func TestScheduleOfRetries(t *testing.T) {
 				t.Errorf("attempt %d differs (-first +this):\n%s", i+2, d)
 			}
 		}
-		w.statuses(id, map[string]int{"failed, status 503": 1})
-		d := w.store.delivery(all[0].Delivery)
+		h.statuses(id, map[string]int{"failed, status 503": 1})
+		d := h.store.delivery(all[0].Delivery)
 		if d.CompletedAt.Sub(d.Attempts[6].At) != 700*time.Millisecond || d.Scheduled != 7 {
 			t.Errorf("stored %+v", d)
 		}
@@ -132,23 +132,23 @@ func TestScheduleOfRetries(t *testing.T) {
 }
 
 func TestManualRetryIsOneAttempt(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(answers503)
-		w.emit(1)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(answers503)
+		h.emit(1)
 		pass(11 * time.Hour)
-		first := w.sender.sent()[0].Delivery
-		w.store.retry(first)
+		first := h.sender.sent()[0].Delivery
+		h.store.retry(first)
 		pass(time.Hour)
-		w.attempts(8)
-		w.statuses(id, map[string]int{"failed, status 503": 1})
-		w.sender.script(nil)
-		w.store.retry(first)
+		h.attempts(8)
+		h.statuses(id, map[string]int{"failed, status 503": 1})
+		h.sender.script(nil)
+		h.store.retry(first)
 		pass(time.Second)
-		if n := w.attempts(9)[8].Attempt; n != 9 {
+		if n := h.attempts(9)[8].Attempt; n != 9 {
 			t.Errorf("the last attempt has number %d, want 9", n)
 		}
-		w.statuses(id, map[string]int{"succeeded": 1})
-		d := w.store.delivery(first)
+		h.statuses(id, map[string]int{"succeeded": 1})
+		d := h.store.delivery(first)
 		var triggers []delivery.Trigger
 		for _, a := range d.Attempts[6:] {
 			triggers = append(triggers, a.Trigger)
@@ -156,8 +156,8 @@ func TestManualRetryIsOneAttempt(t *testing.T) {
 		if d := cmp.Diff([]delivery.Trigger{delivery.Scheduled, delivery.Manual, delivery.Manual}, triggers); d != "" {
 			t.Errorf("triggers (-want +got):\n%s", d)
 		}
-		if h := w.store.healthOf(id); h != (delivery.WebhookHealth{}) {
-			t.Errorf("health after a manual success: %+v", h)
+		if health := h.store.healthOf(id); health != (delivery.WebhookHealth{}) {
+			t.Errorf("health after a manual success: %+v", health)
 		}
 	})
 }
@@ -191,20 +191,20 @@ func TestTriggerOf(t *testing.T) {
 
 // Deliveries that do not fit into memory go through Redis: each event is sent once.
 func TestMoreThanFits(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		w.store.takes = 2 * time.Millisecond
-		w.sender.script(after(20*time.Millisecond, answers200))
-		w.start()
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.register()
+		h.store.takes = 2 * time.Millisecond
+		h.sender.script(after(20*time.Millisecond, answers200))
+		h.start()
 		var events []signal.EventID
 		for range 6 {
-			events = append(events, w.emit(500)...)
+			events = append(events, h.emit(500)...)
 			pass(700 * time.Millisecond)
 		}
 		pass(time.Minute)
-		w.once(id, events)
-		w.statuses(id, map[string]int{"succeeded": 3000})
-		if w.store.count("DueDeliveries") < 10 {
+		h.once(id, events)
+		h.statuses(id, map[string]int{"succeeded": 3000})
+		if h.store.count("DueDeliveries") < 10 {
 			t.Error("nothing went through Redis")
 		}
 	})
@@ -212,40 +212,40 @@ func TestMoreThanFits(t *testing.T) {
 
 // Deliveries that did not fit are read as soon as there is room.
 func TestMoreThanFitsDoesNotWaitForAScan(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(after(20*time.Millisecond, answers200))
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(after(20*time.Millisecond, answers200))
 		pass(time.Second)
-		events := w.emit(500)
+		events := h.emit(500)
 		pass(2 * time.Second) // before the next scan
-		w.once(id, events)
+		h.once(id, events)
 	})
 }
 
 // An endpoint that answers slowly is in the slow class, too.
 func TestSlowAnswers(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(after(2*time.Second, answers200))
-		w.emit(30)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(after(2*time.Second, answers200))
+		h.emit(30)
 		pass(3 * time.Second)
-		w.sender.peak(w.url(id))
+		h.sender.peak(h.url(id))
 		pass(20 * time.Second)
-		w.peak(id, 1)
+		h.peak(id, 1)
 	})
 }
 
 // Waiting deliveries are sent in the order of their events, the backlog first.
 func TestOrderOfSending(t *testing.T) {
-	inWorldWith(t, func(o *Options) { o.Concurrency = 1 }, func(t *testing.T, w *world) {
-		id := w.register()
-		want := w.backlogged(id, 8)
-		w.sender.script(after(time.Second, answers200))
-		w.start() // the first of the backlog is in flight now
-		for _, e := range w.emit(8) {
+	withHarnessOptions(t, func(o *Options) { o.Concurrency = 1 }, func(t *testing.T, h *harness) {
+		id := h.register()
+		want := h.backlogged(id, 8)
+		h.sender.script(after(time.Second, answers200))
+		h.start() // the first of the backlog is in flight now
+		for _, e := range h.emit(8) {
 			want = append(want, signal.DeliveryIDOf(e, id))
 		}
 		pass(time.Minute)
 		var got []signal.DeliveryID
-		for _, s := range w.sender.sent(w.url(id)) {
+		for _, s := range h.sender.sent(h.url(id)) {
 			got = append(got, s.Delivery)
 		}
 		if d := cmp.Diff(want, got); d != "" {
@@ -255,47 +255,47 @@ func TestOrderOfSending(t *testing.T) {
 }
 
 func TestSlowStartAfterAnOutage(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(answers503)
-		w.emit(40)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(answers503)
+		h.emit(40)
 		synctest.Wait()
-		w.sender.script(after(time.Second, answers200))
-		w.sender.peak(w.url(id))
+		h.sender.script(after(time.Second, answers200))
+		h.sender.peak(h.url(id))
 		pass(29 * time.Second)
 		var got []int
 		for range 6 {
-			w.sender.peak(w.url(id))
+			h.sender.peak(h.url(id))
 			pass(time.Second)
-			got = append(got, w.sender.peak(w.url(id)))
+			got = append(got, h.sender.peak(h.url(id)))
 		}
 		if d := cmp.Diff([]int{0, 1, 2, 4, 8, 8}, got); d != "" {
 			t.Errorf("requests at once by second (-want +got):\n%s", d)
 		}
 		pass(10 * time.Second)
-		w.statuses(id, map[string]int{"succeeded": 40})
+		h.statuses(id, map[string]int{"succeeded": 40})
 	})
 }
 
 // An endpoint that hangs gets one request at a time, in the slow class, until it
 // answers fast again.
 func TestSlowClass(t *testing.T) {
-	inWorldWith(t, func(o *Options) { o.Schedule.Retries = []time.Duration{time.Hour} }, func(t *testing.T, w *world) {
-		id := w.serve(hangs)
-		w.emit(60)
+	withHarnessOptions(t, func(o *Options) { o.Schedule.Retries = []time.Duration{time.Hour} }, func(t *testing.T, h *harness) {
+		id := h.serve(hangs)
+		h.emit(60)
 		pass(16 * time.Second) // eight timeouts
-		w.sender.peak(w.url(id))
+		h.sender.peak(h.url(id))
 		pass(time.Minute)
-		w.peak(id, 1)
-		w.node.limiter.mu.Lock()
-		slow, used := w.node.limiter.slowUsed, w.node.limiter.used
-		w.node.limiter.mu.Unlock()
+		h.peak(id, 1)
+		h.node.limiter.mu.Lock()
+		slow, used := h.node.limiter.slowUsed, h.node.limiter.used
+		h.node.limiter.mu.Unlock()
 		if slow != 1 || used != 1 {
 			t.Errorf("%d slots are taken, %d by the slow class; want 1 and 1", used, slow)
 		}
-		w.sender.script(after(100*time.Millisecond, answers200))
+		h.sender.script(after(100*time.Millisecond, answers200))
 		pass(30 * time.Second)
-		w.peak(id, DefaultConcurrency)
+		h.peak(id, DefaultConcurrency)
 		pass(2 * time.Hour)
-		w.statuses(id, map[string]int{"succeeded": 60})
+		h.statuses(id, map[string]int{"succeeded": 60})
 	})
 }

@@ -16,9 +16,9 @@ func TestFilteredWebhookGetsWhatPasses(t *testing.T) {
 		}
 		return asset
 	}
-	inWorldWith(t, func(o *Options) { o.Name = name }, func(t *testing.T, w *world) {
-		id := w.serve(nil, allEvents, func(h *delivery.Webhook) {
-			h.Filter = &signal.Filter{Assets: []string{"btc-usd"}, Strategies: []string{"momentum"},
+	withHarnessOptions(t, func(o *Options) { o.Name = name }, func(t *testing.T, h *harness) {
+		id := h.serve(nil, allEvents, func(hook *delivery.Webhook) {
+			hook.Filter = &signal.Filter{Assets: []string{"btc-usd"}, Strategies: []string{"momentum"},
 				MinConfidence: new(.4), MinExpectedRNet: new(.1)}
 		})
 		event := func(kind signal.EventType, asset, strategy string, first, expected float64) signal.Event {
@@ -26,19 +26,19 @@ func TestFilteredWebhookGetsWhatPasses(t *testing.T) {
 				Listing: &signal.Listing{Asset: asset, Strategy: strategy, Confidence: .2},
 				Initial: &signal.Initial{Confidence: first, ExpectedRNet: &expected}}
 		}
-		got := w.append(
+		got := h.append(
 			event(signal.SignalCreated, "BTC", "momentum", .4, .1),
 			event(signal.SignalUpdated, "btc", "momentum", .4, .1),
 			event(signal.SignalClosed, "BTC", "momentum", .4, .1),
 			signal.Event{Type: signal.AgentStarted, Agent: "trading", Data: []byte(`{}`)},
 		)
-		w.append(
+		h.append(
 			event(signal.SignalCreated, "ETH", "momentum", .4, .1),
 			event(signal.SignalUpdated, "BTC", "breakout", .4, .1),
 			event(signal.SignalClosed, "BTC", "momentum", .39, .1),
 			event(signal.SignalCreated, "BTC", "momentum", .4, .09),
 		)
 		pass(time.Second)
-		w.once(id, got)
+		h.once(id, got)
 	})
 }

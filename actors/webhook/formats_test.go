@@ -18,20 +18,20 @@ import (
 )
 
 // withTemplate gives a webhook a template that fails for events without a name.
-func withTemplate(h *delivery.Webhook) {
-	allEvents(h)
-	h.Format, h.Template = delivery.Template, "{{.data.name}}"
+func withTemplate(hook *delivery.Webhook) {
+	allEvents(hook)
+	hook.Format, hook.Template = delivery.Template, "{{.data.name}}"
 }
 
 // A template that fails for one event ends the delivery of that event at once, with the reason. The endpoint
 // does not count as failing, its other deliveries and the later events of the signal are sent, and a manual retry
 // uses the present template.
 func TestTemplateThatFailsForOneEvent(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(nil, withTemplate)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(nil, withTemplate)
 		s := signal.NewSignalID()
 		named := func(t signal.EventType, name string) signal.EventID {
-			return w.append(signal.Event{Type: t, Data: []byte(`{"signal_id":"` + string(s) + `"` + name + `}`)})[0]
+			return h.append(signal.Event{Type: t, Data: []byte(`{"signal_id":"` + string(s) + `"` + name + `}`)})[0]
 		}
 		good := named(signal.SignalCreated, `,"name":"first"`)
 		var bad []signal.EventID
@@ -41,37 +41,37 @@ func TestTemplateThatFailsForOneEvent(t *testing.T) {
 		last := named(signal.SignalClosed, `,"name":"last"`)
 		pass(time.Second)
 		const fault = "message not made: line 1: the event has no .data.name"
-		w.statuses(id, map[string]int{"succeeded": 2, "failed, " + fault: 20})
-		w.once(id, []signal.EventID{good, last})
-		sent := w.attempts(2, id)
+		h.statuses(id, map[string]int{"succeeded": 2, "failed, " + fault: 20})
+		h.once(id, []signal.EventID{good, last})
+		sent := h.attempts(2, id)
 		if got := string(sent[0].Body) + " " + string(sent[1].Body) + " " + sent[1].To.ContentType; got !=
 			"first last text/plain; charset=utf-8" {
 			t.Errorf("sent %q", got)
 		}
-		d := w.store.delivery(signal.DeliveryIDOf(bad[0], id))
+		d := h.store.delivery(signal.DeliveryIDOf(bad[0], id))
 		if len(d.Attempts) != 1 || d.Attempts[0].Error != fault || d.Sent != nil || d.CompletedAt.IsZero() ||
 			!d.NextAttemptAt.IsZero() {
 			t.Errorf("the failed delivery is %+v", d)
 		}
-		if d := w.store.delivery(signal.DeliveryIDOf(good, id)); string(d.Sent) != "first" {
+		if d := h.store.delivery(signal.DeliveryIDOf(good, id)); string(d.Sent) != "first" {
 			t.Errorf("the log shows %q as sent", d.Sent)
 		}
-		if h := w.store.hook(id); h.Health != (delivery.WebhookHealth{}) {
-			t.Errorf("the health is %+v", h.Health)
+		if hook := h.store.hook(id); hook.Health != (delivery.WebhookHealth{}) {
+			t.Errorf("the health is %+v", hook.Health)
 		}
-		if d := cmp.Diff(map[string]float64{"success": 2}, w.counted("agentsignal_webhook_attempts_total")); d != "" {
+		if d := cmp.Diff(map[string]float64{"success": 2}, h.counted("agentsignal_webhook_attempts_total")); d != "" {
 			t.Errorf("attempts (-want +got):\n%s", d)
 		}
 		pass(24 * time.Hour)
-		w.attempts(2, id) // nothing is tried again by itself
-		h := w.store.hook(id)
-		h.Template = "fixed {{.type}}"
-		w.store.set(func() { w.store.save(h) })
-		w.append(signal.Event{Type: signal.WebhookChanged, Subject: string(id)})
+		h.attempts(2, id) // nothing is tried again by itself
+		hook := h.store.hook(id)
+		hook.Template = "fixed {{.type}}"
+		h.store.set(func() { h.store.save(hook) })
+		h.append(signal.Event{Type: signal.WebhookChanged, Subject: string(id)})
 		synctest.Wait()
-		w.store.retry(signal.DeliveryIDOf(bad[0], id))
+		h.store.retry(signal.DeliveryIDOf(bad[0], id))
 		pass(window)
-		if sent := w.attempts(3, id); string(sent[2].Body) != "fixed signal.updated" || sent[2].Attempt != 2 {
+		if sent := h.attempts(3, id); string(sent[2].Body) != "fixed signal.updated" || sent[2].Attempt != 2 {
 			t.Errorf("after the change %+v is sent", sent[2])
 		}
 	})
@@ -79,30 +79,30 @@ func TestTemplateThatFailsForOneEvent(t *testing.T) {
 
 // Telegram asks for a pause only in the body of its answer. Retries respect it like the header.
 func TestPauseThatAChatServiceAsksFor(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withHarness(t, func(t *testing.T, h *harness) {
 		busy := true
-		id := w.serve(func(ctx context.Context, r sender.Request) sender.Result {
+		id := h.serve(func(ctx context.Context, r sender.Request) sender.Result {
 			if !busy {
 				return answers200(ctx, r)
 			}
 			return sender.Result{At: r.At, Status: 429, Class: sender.ClassClientError, Error: "status 429",
 				Body: `{"ok":false,"error_code":429,"parameters":{"retry_after":120}}`}
-		}, func(h *delivery.Webhook) {
-			h.Format, h.ChatID, h.URL = delivery.Telegram, "7", "https://example.com/bot1:marked/sendMessage"
+		}, func(hook *delivery.Webhook) {
+			hook.Format, hook.ChatID, hook.URL = delivery.Telegram, "7", "https://example.com/bot1:marked/sendMessage"
 		})
-		w.emit(1)
+		h.emit(1)
 		pass(time.Second)
 		busy = false
 		pass(118 * time.Second)
-		w.attempts(1)
+		h.attempts(1)
 		pass(5 * time.Second)
-		sent := w.attempts(2)
+		sent := h.attempts(2)
 		if !strings.HasPrefix(string(sent[0].Body), `{"chat_id":7,"text":"<b>New`) ||
 			string(sent[0].Body) != string(sent[1].Body) {
 			t.Errorf("sent %s, then %s", sent[0].Body, sent[1].Body)
 		}
-		w.statuses(id, map[string]int{"succeeded": 1})
-		if w.lines.count("marked") > 0 {
+		h.statuses(id, map[string]int{"succeeded": 1})
+		if h.lines.count("marked") > 0 {
 			t.Error("the token is in the log")
 		}
 	})

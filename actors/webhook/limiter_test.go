@@ -350,36 +350,36 @@ func TestLimiterIsFair(t *testing.T) {
 // Endpoints that hang have at most a quarter of the slots, once they are in the slow class.
 func TestHangingEndpointsLeaveTheSlotsToOthers(t *testing.T) {
 	options := func(o *Options) { o.InFlight, o.Schedule.Retries = 16, []time.Duration{time.Hour} }
-	inWorldWith(t, options, func(t *testing.T, w *world) {
+	withHarnessOptions(t, options, func(t *testing.T, h *harness) {
 		hanging := map[string]bool{}
 		for range 12 {
-			id := w.register()
-			hanging[w.url(id)] = true
-			w.backlogged(id, 60)
+			id := h.register()
+			hanging[h.url(id)] = true
+			h.backlogged(id, 60)
 		}
-		healthy := w.register()
-		w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
+		healthy := h.register()
+		h.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 			if hanging[r.To.URL] {
 				return hangs(ctx, r)
 			}
 			return after(10*time.Millisecond, answers200)(ctx, r)
 		})
-		w.start()
+		h.start()
 		pass(2 * time.Minute) // all have had three timeouts
-		before := len(w.sender.sent(w.url(healthy)))
+		before := len(h.sender.sent(h.url(healthy)))
 		for range 60 {
-			w.emit(1)
+			h.emit(1)
 			pass(time.Second)
-			w.node.limiter.mu.Lock()
-			slow := w.node.limiter.slowUsed
-			w.node.limiter.mu.Unlock()
+			h.node.limiter.mu.Lock()
+			slow := h.node.limiter.slowUsed
+			h.node.limiter.mu.Unlock()
 			if slow > 4 {
 				t.Fatalf("the slow class has %d slots of 16", slow)
 			}
 		}
-		all := w.sender.sent(w.url(healthy))[before:]
+		all := h.sender.sent(h.url(healthy))[before:]
 		for _, s := range all {
-			if late := s.At.Sub(w.store.delivery(s.Delivery).CreatedAt); late > 100*time.Millisecond {
+			if late := s.At.Sub(h.store.delivery(s.Delivery).CreatedAt); late > 100*time.Millisecond {
 				t.Errorf("a healthy endpoint waits %v", late)
 			}
 		}

@@ -39,12 +39,12 @@ type lives struct {
 	all    []signal.EventID
 }
 
-func (l *lives) emit(w *world, n int) {
+func (l *lives) emit(h *harness, n int) {
 	for range n {
 		if len(l.open) == 0 || l.random.IntN(3) == 0 {
 			s := signal.NewSignalID()
 			l.open = append(l.open, s)
-			l.add(s, w.emitOf(s, signal.SignalCreated))
+			l.add(s, h.emitOf(s, signal.SignalCreated))
 			continue
 		}
 		i, t := l.random.IntN(len(l.open)), signal.SignalUpdated
@@ -53,7 +53,7 @@ func (l *lives) emit(w *world, n int) {
 			t = signal.SignalClosed
 			l.open = slices.Delete(l.open, i, i+1)
 		}
-		l.add(s, w.emitOf(s, t))
+		l.add(s, h.emitOf(s, t))
 		if l.random.IntN(4) == 0 {
 			time.Sleep(time.Millisecond)
 		}
@@ -139,12 +139,12 @@ func testOrderOfASignal(t *testing.T, random *rand.Rand) {
 			time.Hour, time.Hour}
 		o.Health.DisableAfter = 100 * time.Hour
 	}
-	w := newWorld(t, options)
-	id := w.register(allEvents)
+	h := newHarness(t, options)
+	id := h.register(allEvents)
 	var mu sync.Mutex // guards answers and now
 	answers := rand.New(rand.NewPCG(random.Uint64(), 2))
 	now := behaviour{takes: 100 * time.Millisecond}
-	w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
+	h.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
 		mu.Lock()
 		takes := time.Duration(1 + answers.Int64N(int64(now.takes)))
 		fails, never := answers.Float64() < now.fails, answers.Float64() < now.hangs
@@ -159,29 +159,29 @@ func testOrderOfASignal(t *testing.T, random *rand.Rand) {
 	})
 	l := &lives{random: rand.New(rand.NewPCG(random.Uint64(), 1)), events: map[signal.SignalID][]signal.EventID{}}
 	if random.IntN(2) == 0 {
-		l.emit(w, random.IntN(600)) // in the log before the owner starts
+		l.emit(h, random.IntN(600)) // in the log before the owner starts
 	}
-	w.store.takes = time.Duration(random.IntN(2)*random.IntN(20)) * time.Millisecond
-	w.start()
+	h.store.takes = time.Duration(random.IntN(2)*random.IntN(20)) * time.Millisecond
+	h.start()
 	for range 12 {
 		mu.Lock()
 		now = behaviours[random.IntN(len(behaviours))]
 		mu.Unlock()
 		for range random.IntN(6) {
-			l.emit(w, random.IntN(20))
+			l.emit(h, random.IntN(20))
 			pass(time.Duration(random.Int64N(int64(20 * time.Second))))
 		}
 		if random.IntN(3) == 0 {
-			l.emit(w, 300+random.IntN(400)) // more than fits into memory
+			l.emit(h, 300+random.IntN(400)) // more than fits into memory
 		}
 		pass(time.Duration(random.Int64N(int64(3 * time.Minute))))
 		switch random.IntN(5) {
 		case 0:
-			w = w.takeOver(false, options)
+			h = h.takeOver(false, options)
 		case 1:
-			w = w.takeOver(true, options)
+			h = h.takeOver(true, options)
 		case 2:
-			w.recorder.parent.Tell(forEndpoint{w.account, id, deliveriesChanged{}})
+			h.recorder.parent.Tell(forEndpoint{h.account, id, deliveriesChanged{}})
 		}
 	}
 	mu.Lock()
@@ -189,8 +189,8 @@ func testOrderOfASignal(t *testing.T, random *rand.Rand) {
 	mu.Unlock()
 	pass(5 * time.Hour)
 	synctest.Wait()
-	w.statuses(id, map[string]int{"succeeded": len(l.all)})
-	l.check(t, w.sender.sent(w.url(id)), 10*time.Minute)
+	h.statuses(id, map[string]int{"succeeded": len(l.all)})
+	l.check(t, h.sender.sent(h.url(id)), 10*time.Minute)
 }
 
 func TestSignalOf(t *testing.T) {
@@ -233,22 +233,22 @@ func TestOrderWaitEnds(t *testing.T) {
 	tests := []struct{ option, want time.Duration }{{0, 10 * time.Minute}, {time.Minute, time.Minute}, {-1, 0}}
 	for _, tt := range tests {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, func(o *Options) { o.OrderWait = tt.option })
+			h := newHarness(t, func(o *Options) { o.OrderWait = tt.option })
 			s := signal.NewSignalID()
-			id := w.serve(func(ctx context.Context, r sender.Request) sender.Result {
+			id := h.serve(func(ctx context.Context, r sender.Request) sender.Result {
 				if r.Type == signal.SignalCreated {
 					return answers503(ctx, r)
 				}
 				return answers200(ctx, r)
 			}, allEvents)
 			pass(time.Second)
-			w.emitOf(s, signal.SignalCreated)
+			h.emitOf(s, signal.SignalCreated)
 			first := time.Now()
 			pass(time.Millisecond)
-			closed := w.emitOf(s, signal.SignalClosed)
-			other := w.emitOf(signal.NewSignalID(), signal.SignalClosed)
+			closed := h.emitOf(s, signal.SignalClosed)
+			other := h.emitOf(signal.NewSignalID(), signal.SignalClosed)
 			pass(time.Hour)
-			for _, a := range w.sender.sent(w.url(id)) {
+			for _, a := range h.sender.sent(h.url(id)) {
 				took := a.At.Sub(first)
 				if a.Event == closed && (took < tt.want || took > tt.want+100*time.Millisecond) {
 					t.Errorf("with %v: the next event was sent after %v", tt.option, took)
@@ -257,29 +257,29 @@ func TestOrderWaitEnds(t *testing.T) {
 					t.Errorf("an event of another signal was sent after %v", took)
 				}
 			}
-			w.statuses(id, map[string]int{"succeeded": 2, "pending, status 503": 1})
+			h.statuses(id, map[string]int{"succeeded": 2, "pending, status 503": 1})
 		})
 	}
 }
 
 // A delivery that waits has the time at which it will be sent.
 func TestAWaitIsStored(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(answers503, allEvents)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(answers503, allEvents)
 		s := signal.NewSignalID()
-		first := w.emitOf(s, signal.SignalCreated)
+		first := h.emitOf(s, signal.SignalCreated)
 		pass(10 * time.Millisecond)
-		second := w.emitOf(s, signal.SignalClosed)
+		second := h.emitOf(s, signal.SignalClosed)
 		pass(time.Second)
-		a, b := w.store.delivery(signal.DeliveryIDOf(first, id)), w.store.delivery(signal.DeliveryIDOf(second, id))
+		a, b := h.store.delivery(signal.DeliveryIDOf(first, id)), h.store.delivery(signal.DeliveryIDOf(second, id))
 		wait := b.NextAttemptAt.Sub(a.NextAttemptAt)
 		if wait <= 0 || wait > 100*time.Millisecond || b.AttemptCount() != 0 {
 			t.Errorf("due %v after the one before it, with %d attempts", wait, b.AttemptCount())
 		}
-		w.sender.script(nil)
+		h.sender.script(nil)
 		pass(time.Minute)
-		w.statuses(id, map[string]int{"succeeded": 2})
-		if n := len(w.store.waits[id]); n != 0 {
+		h.statuses(id, map[string]int{"succeeded": 2})
+		if n := len(h.store.waits[id]); n != 0 {
 			t.Errorf("%d waits are left", n)
 		}
 	})
@@ -288,15 +288,15 @@ func TestAWaitIsStored(t *testing.T) {
 // The time of the last waiting delivery may be too early because the one before it was
 // postponed again: the first endpoint that reads it corrects the time.
 func TestTheLastOneWaitsForAPostponedOne(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(answers503, allEvents)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(answers503, allEvents)
 		s := signal.NewSignalID()
-		of := func(e signal.EventID) delivery.Delivery { return w.store.delivery(signal.DeliveryIDOf(e, id)) }
-		head := w.emitOf(s, signal.SignalCreated)
+		of := func(e signal.EventID) delivery.Delivery { return h.store.delivery(signal.DeliveryIDOf(e, id)) }
+		head := h.emitOf(s, signal.SignalCreated)
 		pass(6 * time.Second)
-		next := w.emitOf(s, signal.SignalUpdated)
+		next := h.emitOf(s, signal.SignalUpdated)
 		pass(18 * time.Second)
-		last := w.emitOf(s, signal.SignalClosed)
+		last := h.emitOf(s, signal.SignalClosed)
 		pass(time.Second)
 		// The second failure postpones the next one. Then the owner ends before it has read the
 		// last one.
@@ -305,20 +305,20 @@ func TestTheLastOneWaitsForAPostponedOne(t *testing.T) {
 			!of(last).NextAttemptAt.After(time.Now()) {
 			t.Fatalf("at %v: head %+v, next %+v, last %+v", time.Now(), of(head), of(next), of(last))
 		}
-		w.unfollow()
-		<-w.ended
-		w.owner.Tell("stop")
+		h.unfollow()
+		<-h.ended
+		h.owner.Tell("stop")
 		pass(0)
 		// Its successor starts when the head is due and the next one is not.
 		pass(time.Until(of(head).NextAttemptAt))
 		if !of(next).NextAttemptAt.After(time.Now()) || len(of(last).Attempts) != 0 {
 			t.Fatalf("at %v: next %+v, last %+v", time.Now(), of(next), of(last))
 		}
-		w.sender.script(nil)
-		w.takeOver(false)
+		h.sender.script(nil)
+		h.takeOver(false)
 		pass(time.Hour)
 		var order []signal.EventID
-		for _, a := range w.sender.sent(w.url(id))[2:] {
+		for _, a := range h.sender.sent(h.url(id))[2:] {
 			order = append(order, a.Event)
 		}
 		if want := []signal.EventID{head, next, last}; !slices.Equal(order, want) {

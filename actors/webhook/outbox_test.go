@@ -68,22 +68,22 @@ func (p *fakeMailer) accepted() []string {
 	return p.ids
 }
 
-// inMailWorld runs a test in a world with a mailer.
-func inMailWorld(t *testing.T, p *fakeMailer, test func(t *testing.T, w *world)) {
-	inWorldWith(t, func(o *Options) { o.Mailer, o.Addresses = p, addresses{} }, test)
+// withMailHarness runs a test in a harness with a mailer.
+func withMailHarness(t *testing.T, p *fakeMailer, test func(t *testing.T, h *harness)) {
+	withHarnessOptions(t, func(o *Options) { o.Mailer, o.Addresses = p, addresses{} }, test)
 }
 
 // mail stores a due mail.
-func (w *world) mail(id string, change ...func(m *delivery.Mail)) {
-	m := delivery.Mail{ID: id, Kind: delivery.MailWebhookFailing, Account: w.account, Webhook: "whk_1", At: time.Now()}
+func (h *harness) mail(id string, change ...func(m *delivery.Mail)) {
+	m := delivery.Mail{ID: id, Kind: delivery.MailWebhookFailing, Account: h.account, Webhook: "whk_1", At: time.Now()}
 	for _, f := range change {
 		f(&m)
 	}
-	w.store.set(func() { w.store.mailbox[id], w.store.mailDue[id] = m, time.Now() })
+	h.store.set(func() { h.store.mailbox[id], h.store.mailDue[id] = m, time.Now() })
 }
 
 // waiting returns the number of mails that are not sent.
-func (w *world) waiting() int { return peek(w.store, func() int { return len(w.store.mailDue) }) }
+func (h *harness) waiting() int { return peek(h.store, func() int { return len(h.store.mailDue) }) }
 
 func TestMailsAreRetriedAndGivenUp(t *testing.T) {
 	p := &fakeMailer{fails: func(l mail.Message) error {
@@ -92,9 +92,9 @@ func TestMailsAreRetriedAndGivenUp(t *testing.T) {
 		}
 		return nil
 	}}
-	inMailWorld(t, p, func(t *testing.T, w *world) {
-		w.mail("bad")
-		w.start()
+	withMailHarness(t, p, func(t *testing.T, h *harness) {
+		h.mail("bad")
+		h.start()
 		pass(12 * time.Hour)
 		var pauses []time.Duration
 		for i, at := range p.tried()[1:] {
@@ -103,16 +103,16 @@ func TestMailsAreRetriedAndGivenUp(t *testing.T) {
 		if d := cmp.Diff(mailRetries, pauses); d != "" {
 			t.Errorf("pauses (-want +got):\n%s", d)
 		}
-		if w.waiting() != 0 {
+		if h.waiting() != 0 {
 			t.Error("it is not given up")
 		}
-		w.mail("good")
+		h.mail("good")
 		pass(2 * time.Minute)
 		if d := cmp.Diff([]string{"good"}, p.accepted()); d != "" {
 			t.Errorf("accepted (-want +got):\n%s", d)
 		}
 		want := map[string]float64{"deferred": 5, "given_up": 1, "sent": 1}
-		if d := cmp.Diff(want, w.counted("agentsignal_emails_total")); d != "" {
+		if d := cmp.Diff(want, h.counted("agentsignal_emails_total")); d != "" {
 			t.Errorf("counted (-want +got):\n%s", d)
 		}
 	})
@@ -129,27 +129,27 @@ func TestOneMailFailsAndOthersDoNot(t *testing.T) {
 		}
 		return nil
 	}}
-	inMailWorld(t, p, func(t *testing.T, w *world) {
+	withMailHarness(t, p, func(t *testing.T, h *harness) {
 		for i := range 40 {
-			w.mail("m" + string(rune('0'+i)))
+			h.mail("m" + string(rune('0'+i)))
 		}
-		w.mail("nobody", func(m *delivery.Mail) { m.Account = "gone" })
-		w.start()
+		h.mail("nobody", func(m *delivery.Mail) { m.Account = "gone" })
+		h.start()
 		pass(time.Second)
-		if n := len(p.accepted()); n != 38 || w.waiting() != 2 {
-			t.Errorf("%d mails are sent, %d wait, want 38 and 2", n, w.waiting())
+		if n := len(p.accepted()); n != 38 || h.waiting() != 2 {
+			t.Errorf("%d mails are sent, %d wait, want 38 and 2", n, h.waiting())
 		}
 	})
 }
 
 func TestMailsWithoutSettings(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.mail("1")
-		w.start()
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.mail("1")
+		h.start()
 		pass(time.Second)
-		counted := w.counted("agentsignal_emails_total")
-		if w.waiting() != 0 || counted["not_sent"] != 1 || w.lines.count("no server is configured") != 1 {
-			t.Errorf("%d wait, counted %v", w.waiting(), counted)
+		counted := h.counted("agentsignal_emails_total")
+		if h.waiting() != 0 || counted["not_sent"] != 1 || h.lines.count("no server is configured") != 1 {
+			t.Errorf("%d wait, counted %v", h.waiting(), counted)
 		}
 	})
 }
@@ -157,13 +157,13 @@ func TestMailsWithoutSettings(t *testing.T) {
 func TestAnAddressThatCannotBeRead(t *testing.T) {
 	p := &fakeMailer{}
 	failing := func(o *Options) { o.Mailer, o.Addresses = p, addresses{err: errDown} }
-	inWorldWith(t, failing, func(t *testing.T, w *world) {
-		w.mail("1")
-		w.start()
+	withHarnessOptions(t, failing, func(t *testing.T, h *harness) {
+		h.mail("1")
+		h.start()
 		pass(90 * time.Second)
-		tries := peek(w.store, func() int { return w.store.mailbox["1"].Tries })
-		if w.waiting() != 1 || tries != 2 || len(p.tried()) != 0 {
-			t.Errorf("%d wait, %d tries, %d calls of the mailer", w.waiting(), tries, len(p.tried()))
+		tries := peek(h.store, func() int { return h.store.mailbox["1"].Tries })
+		if h.waiting() != 1 || tries != 2 || len(p.tried()) != 0 {
+			t.Errorf("%d wait, %d tries, %d calls of the mailer", h.waiting(), tries, len(p.tried()))
 		}
 	})
 }
@@ -172,24 +172,24 @@ func TestAnAddressThatCannotBeRead(t *testing.T) {
 // disabled with its mail stored.
 func TestTroubleWithMailAffectsNoDelivery(t *testing.T) {
 	p := &fakeMailer{takes: 20 * time.Second, fails: func(mail.Message) error { panic("in the mailer") }}
-	inMailWorld(t, p, func(t *testing.T, w *world) {
-		w.node.options.Health = HealthRules{DisableAfter: time.Minute, MinFailures: 2}
-		failing, healthy := w.register(), w.register()
-		w.fromBad(failing, answers503)
-		w.start()
+	withMailHarness(t, p, func(t *testing.T, h *harness) {
+		h.node.options.Health = HealthRules{DisableAfter: time.Minute, MinFailures: 2}
+		failing, healthy := h.register(), h.register()
+		h.fromBad(failing, answers503)
+		h.start()
 		var events []signal.EventID
 		for range 20 {
-			sent := w.emit(10)
+			sent := h.emit(10)
 			pass(10 * time.Second)
-			w.once(healthy, sent)
+			h.once(healthy, sent)
 			events = append(events, sent...)
 		}
-		w.statuses(healthy, map[string]int{"succeeded": len(events)})
-		w.mails(delivery.MailWebhookDisabled)
+		h.statuses(healthy, map[string]int{"succeeded": len(events)})
+		h.mails(delivery.MailWebhookDisabled)
 		if len(p.tried()) == 0 {
 			t.Error("no mail was tried")
 		}
-		if w.store.hook(failing).Status != delivery.WebhookDisabled {
+		if h.store.hook(failing).Status != delivery.WebhookDisabled {
 			t.Error("the failing webhook is not disabled")
 		}
 	})
@@ -198,14 +198,14 @@ func TestTroubleWithMailAffectsNoDelivery(t *testing.T) {
 // If Redis fails, nothing is sent twice in a row without a pause, and everything is sent.
 func TestRedisFailsWhileMailsAreSent(t *testing.T) {
 	p := &fakeMailer{}
-	inMailWorld(t, p, func(t *testing.T, w *world) {
-		w.store.fail = failIf(false, func(op string) bool {
-			return w.store.calls[op] < map[string]int{"DueMails": 5, "StoreMailOutcome": 3}[op]
+	withMailHarness(t, p, func(t *testing.T, h *harness) {
+		h.store.fail = failIf(false, func(op string) bool {
+			return h.store.calls[op] < map[string]int{"DueMails": 5, "StoreMailOutcome": 3}[op]
 		})
-		w.mail("1")
-		w.start()
+		h.mail("1")
+		h.start()
 		pass(2 * time.Minute)
-		if w.waiting() != 0 {
+		if h.waiting() != 0 {
 			t.Error("the mail is not done")
 		}
 		if n := len(p.tried()); n != 3 {
@@ -215,11 +215,11 @@ func TestRedisFailsWhileMailsAreSent(t *testing.T) {
 }
 
 func TestMailsOfAnotherOwner(t *testing.T) {
-	inMailWorld(t, &fakeMailer{}, func(t *testing.T, w *world) {
-		w.store.epoch = 2
-		w.mail("1")
-		w.start()
+	withMailHarness(t, &fakeMailer{}, func(t *testing.T, h *harness) {
+		h.store.epoch = 2
+		h.mail("1")
+		h.start()
 		pass(time.Second)
-		w.losses(1)
+		h.losses(1)
 	})
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // pending returns the number of pending deliveries of a webhook in the store.
-func (w *world) pending(id signal.WebhookID) (n int) {
-	for status, count := range w.store.statuses(id) {
+func (h *harness) pending(id signal.WebhookID) (n int) {
+	for status, count := range h.store.statuses(id) {
 		if strings.HasPrefix(status, string(delivery.Pending)) {
 			n += count
 		}
@@ -24,16 +24,16 @@ func (w *world) pending(id signal.WebhookID) (n int) {
 }
 
 // drops returns the number of deliveries that this node has dropped.
-func (w *world) drops() int {
-	return int(w.gathered(w.metrics, "agentsignal_webhook_deliveries_dropped_total")[""])
+func (h *harness) drops() int {
+	return int(h.gathered(h.metrics, "agentsignal_webhook_deliveries_dropped_total")[""])
 }
 
 // notified checks how often the account was notified of dropped deliveries.
-func (w *world) notified(want int) {
-	w.t.Helper()
-	n := peek(w.store, func() (n int) {
-		for _, e := range w.store.notices {
-			if e.Type == signal.SystemNotification && e.Account == w.account &&
+func (h *harness) notified(want int) {
+	h.t.Helper()
+	n := peek(h.store, func() (n int) {
+		for _, e := range h.store.notices {
+			if e.Type == signal.SystemNotification && e.Account == h.account &&
 				strings.HasSuffix(string(e.Data), `,"severity":"warning","code":"deliveries_dropped"}`) {
 				n++
 			}
@@ -41,14 +41,14 @@ func (w *world) notified(want int) {
 		return n
 	})
 	if n != want {
-		w.t.Errorf("%d notifications, want %d", n, want)
+		h.t.Errorf("%d notifications, want %d", n, want)
 	}
 }
 
 // fromBad scripts an answer of one webhook; the others succeed.
-func (w *world) fromBad(bad signal.WebhookID, a answer) {
-	w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
-		if r.To.URL == w.url(bad) {
+func (h *harness) fromBad(bad signal.WebhookID, a answer) {
+	h.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
+		if r.To.URL == h.url(bad) {
 			return a(ctx, r)
 		}
 		return answers200(ctx, r)
@@ -59,10 +59,10 @@ func maxPending500(o *Options) { o.MaxPending = 500 }
 
 // pendingIn500 checks the pending deliveries of a webhook with a limit of 500. Deliveries in
 // flight during the count may exceed it: a batch of the log, and those of the endpoint.
-func (w *world) pendingIn500(id signal.WebhookID) {
-	w.t.Helper()
-	if n := w.pending(id); n > 500+100+8 || n < 300 {
-		w.t.Errorf("%d are pending, the limit is 500", n)
+func (h *harness) pendingIn500(id signal.WebhookID) {
+	h.t.Helper()
+	if n := h.pending(id); n > 500+100+8 || n < 300 {
+		h.t.Errorf("%d are pending, the limit is 500", n)
 	}
 }
 
@@ -73,35 +73,35 @@ func TestPendingDeliveriesAreBounded(t *testing.T) {
 	t.Parallel()
 	for name, a := range map[string]answer{"hangs": hangs, "fails": answers503} {
 		t.Run(name, func(t *testing.T) {
-			inWorldWith(t, maxPending500, func(t *testing.T, w *world) { testPendingDeliveriesAreBounded(t, w, a) })
+			withHarnessOptions(t, maxPending500, func(t *testing.T, h *harness) { testPendingDeliveriesAreBounded(t, h, a) })
 		})
 	}
 }
 
-func testPendingDeliveriesAreBounded(t *testing.T, w *world, a answer) {
-	bad, good := w.register(), w.register()
-	w.fromBad(bad, a)
-	w.start()
+func testPendingDeliveriesAreBounded(t *testing.T, h *harness, a answer) {
+	bad, good := h.register(), h.register()
+	h.fromBad(bad, a)
+	h.start()
 	var events []signal.EventID
 	for range 20 {
-		events = append(events, w.emit(100)...)
+		events = append(events, h.emit(100)...)
 		pass(3 * time.Second)
 	}
-	check := func(w *world) {
+	check := func(h *harness) {
 		t.Helper()
-		w.pendingIn500(bad)
-		if n := w.drops(); n == 0 {
+		h.pendingIn500(bad)
+		if n := h.drops(); n == 0 {
 			t.Error("none was dropped")
 		}
-		w.once(good, events)
-		if w.stored() != w.end() {
-			t.Errorf("deliveries are stored up to %v, the log ends at %v", w.stored(), w.end())
+		h.once(good, events)
+		if h.stored() != h.end() {
+			t.Errorf("deliveries are stored up to %v, the log ends at %v", h.stored(), h.end())
 		}
 	}
-	check(w)
-	w.notified(1)
+	check(h)
+	h.notified(1)
 
-	next := w.takeOver(true, maxPending500)
+	next := h.takeOver(true, maxPending500)
 	for range 5 {
 		events = append(events, next.emit(100)...)
 		pass(3 * time.Second)
@@ -130,23 +130,23 @@ func testPendingDeliveriesAreBounded(t *testing.T, w *world, a answer) {
 
 // The pending deliveries are bounded if counts or notifications fail.
 func TestPendingDeliveriesAreBoundedWhateverFails(t *testing.T) {
-	inWorldWith(t, maxPending500, func(t *testing.T, w *world) {
-		bad := w.register()
-		w.fromBad(bad, hangs)
-		w.store.fail = func(op string) (error, bool) {
-			if slices.Contains([]string{"PendingDeliveries", "Notify"}, op) && w.store.calls[op]%3 != 0 {
-				return errDown, w.store.calls[op]%2 == 0
+	withHarnessOptions(t, maxPending500, func(t *testing.T, h *harness) {
+		bad := h.register()
+		h.fromBad(bad, hangs)
+		h.store.fail = func(op string) (error, bool) {
+			if slices.Contains([]string{"PendingDeliveries", "Notify"}, op) && h.store.calls[op]%3 != 0 {
+				return errDown, h.store.calls[op]%2 == 0
 			}
 			return nil, false
 		}
-		w.start()
+		h.start()
 		for range 20 {
-			w.emit(100)
+			h.emit(100)
 			pass(5 * time.Second)
 		}
-		w.pendingIn500(bad)
+		h.pendingIn500(bad)
 		// A notification whose answer was lost is repeated.
-		if n := peek(w.store, func() int { return len(w.store.notices) }); n == 0 || n > 2 {
+		if n := peek(h.store, func() int { return len(h.store.notices) }); n == 0 || n > 2 {
 			t.Errorf("%d notifications", n)
 		}
 	})

@@ -28,9 +28,9 @@ func answersWait(status int, wait time.Duration) answer {
 }
 
 // tried returns the sum of the attempts of all deliveries to a webhook.
-func (w *world) tried(id signal.WebhookID) (n int) {
-	w.store.set(func() {
-		for _, d := range w.store.deliveries {
+func (h *harness) tried(id signal.WebhookID) (n int) {
+	h.store.set(func() {
+		for _, d := range h.store.deliveries {
 			if d.Webhook == id {
 				n += d.AttemptCount()
 			}
@@ -40,21 +40,21 @@ func (w *world) tried(id signal.WebhookID) (n int) {
 }
 
 // held checks how long a webhook is still held by its stored health and by the metric; 0 if it is not.
-func (w *world) held(id signal.WebhookID, want time.Duration) {
-	w.t.Helper()
+func (h *harness) held(id signal.WebhookID, want time.Duration) {
+	h.t.Helper()
 	left := time.Duration(0)
-	if until := w.store.healthOf(id).HeldUntil; until.After(time.Now()) {
+	if until := h.store.healthOf(id).HeldUntil; until.After(time.Now()) {
 		left = time.Until(until).Round(100 * time.Millisecond)
 	}
 	if left != want {
-		w.t.Errorf("it is held for %s, want %s", left, want)
+		h.t.Errorf("it is held for %s, want %s", left, want)
 	}
 	gauge := 0.0
 	if want > 0 {
 		gauge = 1
 	}
-	if got := w.gathered(w.metrics, "agentsignal_webhooks_held")[""]; got != gauge {
-		w.t.Errorf("%v webhooks are held, want %v", got, gauge)
+	if got := h.gathered(h.metrics, "agentsignal_webhooks_held")[""]; got != gauge {
+		h.t.Errorf("%v webhooks are held, want %v", got, gauge)
 	}
 }
 
@@ -63,37 +63,37 @@ func (w *world) held(id signal.WebhookID, want time.Duration) {
 func TestWaitHoldsTheEndpoint(t *testing.T) {
 	for _, status := range []int{429, 503} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				id := w.serve(answersWait(status, time.Minute))
-				events := w.emit(40)
+			withHarness(t, func(t *testing.T, h *harness) {
+				id := h.serve(answersWait(status, time.Minute))
+				events := h.emit(40)
 				pass(time.Second)
-				w.attempts(DefaultConcurrency, id) // those that were sent before the first answer
-				w.held(id, 59*time.Second)
+				h.attempts(DefaultConcurrency, id) // those that were sent before the first answer
+				h.held(id, 59*time.Second)
 				for minute := range 12 {
-					events = append(events, w.emit(1)...)
+					events = append(events, h.emit(1)...)
 					pass(time.Minute)
-					w.attempts(DefaultConcurrency+minute+1, id)
+					h.attempts(DefaultConcurrency+minute+1, id)
 				}
-				w.peak(id, DefaultConcurrency)
-				if n := w.tried(id); n != DefaultConcurrency+12 {
+				h.peak(id, DefaultConcurrency)
+				if n := h.tried(id); n != DefaultConcurrency+12 {
 					t.Errorf("%d attempts are spent on %d requests", n, DefaultConcurrency+12)
 				}
-				w.store.set(func() {
-					for _, d := range w.store.deliveries {
+				h.store.set(func() {
+					for _, d := range h.store.deliveries {
 						if d.AttemptCount() > 1 {
 							t.Errorf("%d attempts of one delivery are spent, while others have none", d.AttemptCount())
 						}
 					}
 				})
-				if n := w.store.healthOf(id).Failures; n != DefaultConcurrency+12 {
+				if n := h.store.healthOf(id).Failures; n != DefaultConcurrency+12 {
 					t.Errorf("%d failures count", n)
 				}
-				w.sender.script(answers200)
+				h.sender.script(answers200)
 				pass(3 * time.Minute) // the next probe, and the retries of those that had failed
-				w.statuses(id, map[string]int{"succeeded": len(events)})
-				w.held(id, 0)
-				if h := w.store.healthOf(id); h != (delivery.WebhookHealth{}) {
-					t.Errorf("the health is %+v", h)
+				h.statuses(id, map[string]int{"succeeded": len(events)})
+				h.held(id, 0)
+				if health := h.store.healthOf(id); health != (delivery.WebhookHealth{}) {
+					t.Errorf("the health is %+v", health)
 				}
 			})
 		})
@@ -102,26 +102,26 @@ func TestWaitHoldsTheEndpoint(t *testing.T) {
 
 // At most an hour of a wait counts, and an absurd one does not hold the endpoint longer.
 func TestWaitIsBounded(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(answersWait(429, 365*24*time.Hour))
-		w.emit(1)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(answersWait(429, 365*24*time.Hour))
+		h.emit(1)
 		pass(time.Second)
-		w.sender.script(answers200)
-		events := w.emit(1)
+		h.sender.script(answers200)
+		events := h.emit(1)
 		pass(time.Hour - 2*time.Second)
-		w.attempts(1, id)
+		h.attempts(1, id)
 		pass(2 * time.Second)
-		w.once(id, events)
+		h.once(id, events)
 	})
 }
 
 // The next owner of the partition continues the wait, and sends a probe first.
 func TestWaitSurvivesTheOwner(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(answersWait(429, time.Minute))
-		w.emit(20)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(answersWait(429, time.Minute))
+		h.emit(20)
 		pass(10 * time.Second)
-		next := w.takeOver(true)
+		next := h.takeOver(true)
 		next.emit(20)
 		pass(49 * time.Second)
 		next.attempts(DefaultConcurrency, id)
@@ -136,89 +136,89 @@ func TestWaitSurvivesTheOwner(t *testing.T) {
 
 // Tests and manual retries wait like all others and spend no attempt. Enabling the webhook ends the wait.
 func TestEnablingEndsTheWait(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(answersWait(429, 30*time.Minute))
-		w.emit(1)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(answersWait(429, 30*time.Minute))
+		h.emit(1)
 		pass(time.Second)
-		test := w.pendingDelivery(id, time.Now())
+		test := h.pendingDelivery(id, time.Now())
 		test.Type = signal.WebhookTest
-		w.store.create(test, `{"type":"webhook.test"}`)
-		failed := w.backlogged(id, 1)[0]
-		w.store.cancel(failed)
-		w.store.retry(failed)
+		h.store.create(test, `{"type":"webhook.test"}`)
+		failed := h.backlogged(id, 1)[0]
+		h.store.cancel(failed)
+		h.store.retry(failed)
 		pass(time.Minute)
-		w.attempts(1, id)
-		w.sender.script(answers200)
-		w.store.enable(id)
+		h.attempts(1, id)
+		h.sender.script(answers200)
+		h.store.enable(id)
 		pass(time.Second)
-		w.attempts(3, id)
-		w.held(id, 0)
+		h.attempts(3, id)
+		h.held(id, 0)
 	})
 }
 
 // So it does where a success of a request from before the wait has cleared the failures and not the wait.
 func TestEnablingEndsTheWaitAfterALateSuccess(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
+	withHarness(t, func(t *testing.T, h *harness) {
 		limited := answersWait(429, 30*time.Minute)
 		var first atomic.Bool
-		id := w.serve(func(ctx context.Context, r sender.Request) sender.Result {
+		id := h.serve(func(ctx context.Context, r sender.Request) sender.Result {
 			if first.CompareAndSwap(false, true) {
 				return limited(ctx, r)
 			}
 			return after(5*time.Second, answers200)(ctx, r)
 		})
-		w.emit(1)
-		events := w.emit(1)
+		h.emit(1)
+		events := h.emit(1)
 		pass(10 * time.Second)
-		events = append(events, w.emit(5)...)
+		events = append(events, h.emit(5)...)
 		pass(time.Second)
-		if h := w.store.healthOf(id); !h.FailingSince.IsZero() {
-			t.Fatalf("the health is %+v", h)
+		if health := h.store.healthOf(id); !health.FailingSince.IsZero() {
+			t.Fatalf("the health is %+v", health)
 		}
-		w.held(id, 30*time.Minute-11*time.Second)
-		w.sender.script(answers200)
-		w.store.enable(id)
+		h.held(id, 30*time.Minute-11*time.Second)
+		h.sender.script(answers200)
+		h.store.enable(id)
 		pass(time.Second)
-		w.statuses(id, map[string]int{"succeeded": len(events), "pending, status 429": 1})
-		w.held(id, 0)
+		h.statuses(id, map[string]int{"succeeded": len(events), "pending, status 429": 1})
+		h.held(id, 0)
 	})
 }
 
 // A webhook that is disabled while it is held fails its deliveries at once.
 func TestDisabledWhileItIsHeld(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(answersWait(429, 30*time.Minute))
-		w.emit(20)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(answersWait(429, 30*time.Minute))
+		h.emit(20)
 		pass(time.Second)
-		w.store.disable(id)
+		h.store.disable(id)
 		pass(time.Second)
-		w.statuses(id, map[string]int{"failed, cancelled": 20})
-		w.attempts(DefaultConcurrency, id)
+		h.statuses(id, map[string]int{"failed, cancelled": 20})
+		h.attempts(DefaultConcurrency, id)
 	})
 }
 
 // A failed manual retry has no other attempt, and a delivery with fewer attempts more to come: the probe is the one
 // that loses least.
 func TestProbeIsTheOneWithMostToCome(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		ids := w.backlogged(id, 4)
-		w.store.set(func() {
-			w.store.health[id] = delivery.WebhookHealth{FailingSince: time.Now(), HeldUntil: time.Now().Add(time.Second)}
-			w.store.deliveries[ids[0]].Single = true
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.register()
+		ids := h.backlogged(id, 4)
+		h.store.set(func() {
+			h.store.health[id] = delivery.WebhookHealth{FailingSince: time.Now(), HeldUntil: time.Now().Add(time.Second)}
+			h.store.deliveries[ids[0]].Single = true
 			for i, n := range []int{0, 5, 2, 2} {
-				d := &w.store.deliveries[ids[i]].Delivery
+				d := &h.store.deliveries[ids[i]].Delivery
 				d.Scheduled = n
 				for k := range n {
 					d.Attempts = append(d.Attempts, delivery.Attempt{Number: k + 1, Error: "status 429"})
 				}
 			}
 		})
-		w.sender.script(answersWait(429, time.Minute))
-		w.start()
+		h.sender.script(answersWait(429, time.Minute))
+		h.start()
 		pass(5 * time.Minute)
 		var got []signal.DeliveryID
-		for _, s := range w.attempts(4, id) {
+		for _, s := range h.attempts(4, id) {
 			got = append(got, s.Delivery)
 		}
 		if want := []signal.DeliveryID{ids[2], ids[3], ids[1], ids[0]}; !slices.Equal(got, want) {
@@ -229,24 +229,24 @@ func TestProbeIsTheOneWithMostToCome(t *testing.T) {
 
 // While an endpoint is held, the memory for new deliveries is left to others.
 func TestHeldEndpointHoldsNoDeliveries(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.serve(answersWait(429, 10*time.Minute))
-		w.emit(300)
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.serve(answersWait(429, 10*time.Minute))
+		h.emit(300)
 		pass(time.Second)
-		w.emit(300)
+		h.emit(300)
 		pass(time.Second)
-		if n := w.node.liveLeft.Load(); n != maxLiveNode {
+		if n := h.node.liveLeft.Load(); n != maxLiveNode {
 			t.Errorf("%d more fit, want %d", n, maxLiveNode)
 		}
-		if w.stored() != w.end() {
+		if h.stored() != h.end() {
 			t.Error("the position in the log waits for deliveries of a held endpoint")
 		}
 	})
 }
 
 // limitedTo sets the rate of a webhook.
-func limitedTo(perMinute int) func(h *delivery.Webhook) {
-	return func(h *delivery.Webhook) { allEvents(h); h.MaxPerMinute = perMinute }
+func limitedTo(perMinute int) func(hook *delivery.Webhook) {
+	return func(hook *delivery.Webhook) { allEvents(hook); hook.MaxPerMinute = perMinute }
 }
 
 // A rate spreads the requests evenly, costs no attempt and no failure, and is that of the format unless another is
@@ -263,23 +263,23 @@ func TestRateOfAnEndpoint(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(fmt.Sprint(test.format, test.perMinute), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				id := w.serve(after(900*time.Millisecond, answers200), limitedTo(test.perMinute), func(h *delivery.Webhook) {
-					h.Format, h.Template, h.ChatID = test.format, "{{.type}}", "1"
+			withHarness(t, func(t *testing.T, h *harness) {
+				id := h.serve(after(900*time.Millisecond, answers200), limitedTo(test.perMinute), func(hook *delivery.Webhook) {
+					hook.Format, hook.Template, hook.ChatID = test.format, "{{.type}}", "1"
 				})
-				w.emit(8)
+				h.emit(8)
 				pass(2 * time.Minute)
-				w.emit(2) // after a while without work, the first is sent at once
+				h.emit(2) // after a while without work, the first is sent at once
 				pass(10 * time.Minute)
-				sent := w.attempts(10)
+				sent := h.attempts(10)
 				for i := 1; i < 8; i++ {
 					if got := sent[i].At.Sub(sent[i-1].At).Round(100 * time.Millisecond); got != test.want {
 						t.Errorf("request %d comes %s after the one before, want %s", i, got, test.want)
 					}
 				}
-				w.statuses(id, map[string]int{"succeeded": 10})
-				if n := w.tried(id); n != 10 || w.store.healthOf(id) != (delivery.WebhookHealth{}) {
-					t.Errorf("%d attempts, health %+v", n, w.store.healthOf(id))
+				h.statuses(id, map[string]int{"succeeded": 10})
+				if n := h.tried(id); n != 10 || h.store.healthOf(id) != (delivery.WebhookHealth{}) {
+					t.Errorf("%d attempts, health %+v", n, h.store.healthOf(id))
 				}
 			})
 		})
@@ -288,11 +288,11 @@ func TestRateOfAnEndpoint(t *testing.T) {
 
 // The next request waits for its turn, not for the answer to the one before.
 func TestRateDoesNotWaitForAnswers(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(after(14*time.Second, answers200), limitedTo(60))
-		w.emit(5)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(after(14*time.Second, answers200), limitedTo(60))
+		h.emit(5)
 		pass(4900 * time.Millisecond)
-		w.peak(id, 5)
+		h.peak(id, 5)
 	})
 }
 
@@ -300,42 +300,42 @@ func TestRateDoesNotWaitForAnswers(t *testing.T) {
 // advances with each reading, by more than the answers differ.
 func TestRateWithATurnBetweenTwoReadingsOfTheClock(t *testing.T) {
 	var readings atomic.Int64
-	inWorldWith(t, func(o *Options) {
+	withHarnessOptions(t, func(o *Options) {
 		o.Now = func() time.Time { return time.Now().Add(time.Duration(readings.Add(1)) * 100 * time.Millisecond) }
-	}, func(t *testing.T, w *world) {
+	}, func(t *testing.T, h *harness) {
 		var requests atomic.Int64
-		id := w.serve(func(ctx context.Context, r sender.Request) sender.Result {
+		id := h.serve(func(ctx context.Context, r sender.Request) sender.Result {
 			return after(time.Duration(requests.Add(1))*25*time.Millisecond, answers200)(ctx, r)
 		}, limitedTo(30))
-		events := w.emit(60)
+		events := h.emit(60)
 		pass(10 * time.Minute)
-		w.once(id, events)
+		h.once(id, events)
 	})
 }
 
 // A high rate is reached although timers are late, and a low one keeps little in memory.
 func TestHighAndLowRate(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.serve(after(200*time.Millisecond, answers200), limitedTo(1500))
-		events := w.emit(300)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.serve(after(200*time.Millisecond, answers200), limitedTo(1500))
+		events := h.emit(300)
 		pass(15 * time.Second)
-		w.once(id, events)
-		at := w.attempts(300, id)
+		h.once(id, events)
+		at := h.attempts(300, id)
 		if took := at[299].At.Sub(at[0].At); took < 11800*time.Millisecond || took > 13*time.Second {
 			t.Errorf("300 requests of 25 a second take %s", took)
 		}
-		w.store.change(id, limitedTo(1))
+		h.store.change(id, limitedTo(1))
 		pass(time.Second)
-		w.emit(20)
+		h.emit(20)
 		pass(time.Second)
-		if n := maxLiveNode - w.node.liveLeft.Load(); n > 1 {
+		if n := maxLiveNode - h.node.liveLeft.Load(); n > 1 {
 			t.Errorf("%d deliveries wait in memory for a request a minute", n)
 		}
 		pass(10 * time.Minute)
-		w.attempts(311, id)
-		w.store.change(id, limitedTo(0))
+		h.attempts(311, id)
+		h.store.change(id, limitedTo(0))
 		pass(time.Second)
-		w.attempts(320, id)
+		h.attempts(320, id)
 	})
 }
 
@@ -463,38 +463,38 @@ func TestWaitsByProperty(t *testing.T) {
 		var fault error
 		synctest.Test(t, func(t *testing.T) {
 			short := func(o *Options) { o.Schedule.Retries = retries }
-			w := newWorld(t, short)
+			h := newHarness(t, short)
 			l := &lives{random: rand.New(rand.NewPCG(seed, 1)), events: map[signal.SignalID][]signal.EventID{}}
-			id := w.serve(s.answer, allEvents, func(h *delivery.Webhook) { h.MaxPerMinute = perMinute })
+			id := h.serve(s.answer, allEvents, func(hook *delivery.Webhook) { hook.MaxPerMinute = perMinute })
 			for _, pause := range pauses {
-				l.emit(w, 10)
+				l.emit(h, 10)
 				pass(pause)
 			}
 			if handOver {
-				w = w.takeOver(false, short)
+				h = h.takeOver(false, short)
 			}
 			pass(90 * time.Minute)
 			fault = cmp.Or(s.check(), s.checkRate(perMinute, handOver))
 			requests := 0
-			for _, a := range w.sender.sent() {
+			for _, a := range h.sender.sent() {
 				if !a.cancelled {
 					requests++
 				}
 			}
-			if n := w.tried(id); fault == nil && n != requests {
+			if n := h.tried(id); fault == nil && n != requests {
 				fault = fmt.Errorf("%d attempts are spent on %d requests", n, requests)
 			}
-			w.store.set(func() {
-				for _, d := range w.store.deliveries {
+			h.store.set(func() {
+				for _, d := range h.store.deliveries {
 					if d.Status != delivery.Succeeded && d.AttemptCount() != len(retries)+1 && fault == nil {
 						fault = fmt.Errorf("a delivery is %s after %d attempts", d.Status, d.AttemptCount())
 					}
 				}
 			})
-			if len(w.store.deliveries) != len(l.all) && fault == nil {
-				fault = fmt.Errorf("%d deliveries of %d events", len(w.store.deliveries), len(l.all))
+			if len(h.store.deliveries) != len(l.all) && fault == nil {
+				fault = fmt.Errorf("%d deliveries of %d events", len(h.store.deliveries), len(l.all))
 			}
-			l.check(t, w.sender.sent(), 10*time.Minute)
+			l.check(t, h.sender.sent(), 10*time.Minute)
 		})
 		if fault != nil {
 			rt.Fatal(fault)

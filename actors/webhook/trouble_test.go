@@ -17,61 +17,61 @@ func TestRedisIsDownWhileOutcomesAreStored(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
-			id := w.serve(nil)
-			w.store.set(func() {
+			h := newHarness(t)
+			id := h.serve(nil)
+			h.store.set(func() {
 				ops := []string{"StoreOutcomes", "DueDeliveries", "DueEndpoints"}
-				w.store.fail = failIf(after, func(op string) bool { return slices.Contains(ops, op) })
+				h.store.fail = failIf(after, func(op string) bool { return slices.Contains(ops, op) })
 			})
-			events := w.emit(1000)
+			events := h.emit(1000)
 			pass(time.Minute)
-			if n := len(w.sender.sent()); n > maxUnstored {
+			if n := len(h.sender.sent()); n > maxUnstored {
 				t.Errorf("%d attempts are not stored, want at most %d", n, maxUnstored)
 			}
-			w.store.set(func() { w.store.fail = nil })
+			h.store.set(func() { h.store.fail = nil })
 			pass(time.Minute)
-			w.once(id, events)
-			w.statuses(id, map[string]int{"succeeded": 1000})
+			h.once(id, events)
+			h.statuses(id, map[string]int{"succeeded": 1000})
 		})
 	}
 }
 
 // The same under load, with operations that fail at various places.
 func TestRedisFailsNowAndThen(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.store.takes = time.Millisecond
-		ids := []signal.WebhookID{w.register(), w.register(), w.register()}
-		w.sender.script(after(5*time.Millisecond, answers200))
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.store.takes = time.Millisecond
+		ids := []signal.WebhookID{h.register(), h.register(), h.register()}
+		h.sender.script(after(5*time.Millisecond, answers200))
 		n := 0
-		w.store.fail = func(string) (error, bool) {
+		h.store.fail = func(string) (error, bool) {
 			n++
 			return map[bool]error{true: errDown}[n%7 == 3], n%14 == 3
 		}
-		w.start()
+		h.start()
 		var events []signal.EventID
 		for range 20 {
-			events = append(events, w.emit(100)...)
+			events = append(events, h.emit(100)...)
 			pass(100 * time.Millisecond)
 		}
 		pass(5 * time.Minute)
 		for _, id := range ids {
-			w.once(id, events)
-			w.statuses(id, map[string]int{"succeeded": len(events)})
+			h.once(id, events)
+			h.statuses(id, map[string]int{"succeeded": len(events)})
 		}
 	})
 }
 
 func TestAnotherOwnerHasTheEpoch(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.serve(after(time.Second, answers200))
-		w.emit(20)
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.serve(after(time.Second, answers200))
+		h.emit(20)
 		pass(1500 * time.Millisecond) // the first eight are stored, eight more in flight
-		w.store.set(func() { w.store.epoch = 2 })
+		h.store.set(func() { h.store.epoch = 2 })
 		pass(time.Second)
-		w.losses(1)
-		n := len(w.sender.sent())
+		h.losses(1)
+		n := len(h.sender.sent())
 		pass(time.Hour)
-		if got := len(w.sender.sent()); got != n {
+		if got := len(h.sender.sent()); got != n {
 			t.Errorf("%d requests after the partition was lost", got-n)
 		}
 	})
@@ -79,7 +79,7 @@ func TestAnotherOwnerHasTheEpoch(t *testing.T) {
 
 // The next owner continues with deliveries that the last one has not stored.
 func TestTheOwnerChanges(t *testing.T) {
-	inWorld(t, func(t *testing.T, first *world) {
+	withHarness(t, func(t *testing.T, first *harness) {
 		id := first.serve(after(time.Second, answers200))
 		first.emit(20)
 		first.store.set(func() { first.store.early = slow("StoreOutcomes", 100*time.Millisecond) })
@@ -93,7 +93,7 @@ func TestTheOwnerChanges(t *testing.T) {
 		}
 		first.statuses(id, map[string]int{"succeeded": 8}) // the position is before the others
 
-		second := newWorld(t)
+		second := newHarness(t)
 		second.store, second.node.store = first.store, first.store
 		second.start()
 		pass(time.Second)
@@ -113,53 +113,53 @@ func TestTenThousandFailingDeliveries(t *testing.T) {
 		t.Skip("it takes long")
 	}
 	retries := func(o *Options) { o.Schedule.Retries = []time.Duration{time.Minute, 2 * time.Minute} }
-	inWorldWith(t, retries, func(t *testing.T, w *world) {
-		id, healthy := w.register(), w.register(onlyClosed)
-		w.fromBad(id, answers503)
-		w.store.takes = time.Millisecond
-		w.start()
+	withHarnessOptions(t, retries, func(t *testing.T, h *harness) {
+		id, healthy := h.register(), h.register(onlyClosed)
+		h.fromBad(id, answers503)
+		h.store.takes = time.Millisecond
+		h.start()
 		for range 20 {
-			w.emit(500)
+			h.emit(500)
 			pass(100 * time.Millisecond)
 		}
 		pass(20 * time.Minute)
 		// An endpoint leaves out held deliveries when it reads.
 		const limit = maxLive + maxBacklog + lowBacklog + maxUnstored
-		if n := peek(w.store, func() int { return w.store.maxHeld }); n < maxBacklog || n > limit {
+		if n := peek(h.store, func() int { return h.store.maxHeld }); n < maxBacklog || n > limit {
 			t.Errorf("%d deliveries are held in memory, want %d to %d", n, maxBacklog, limit)
 		}
-		last := w.append(signal.Event{Type: signal.SignalClosed, Data: []byte(`{}`)})
+		last := h.append(signal.Event{Type: signal.SignalClosed, Data: []byte(`{}`)})
 		pass(time.Second)
-		w.once(healthy, last)
-		w.statuses(id, map[string]int{"failed, status 503": 10_000})
-		w.attempts(30_000, id)
+		h.once(healthy, last)
+		h.statuses(id, map[string]int{"failed, status 503": 10_000})
+		h.attempts(30_000, id)
 	})
 }
 
 // An endpoint that panics does not affect the others, and continues.
 func TestAnEndpointPanics(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id, healthy := w.register(), w.register()
+	withHarness(t, func(t *testing.T, h *harness) {
+		id, healthy := h.register(), h.register()
 		panics := 0
-		w.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
-			if r.To.URL == w.url(id) {
-				w.sender.mu.Lock()
+		h.sender.script(func(ctx context.Context, r sender.Request) sender.Result {
+			if r.To.URL == h.url(id) {
+				h.sender.mu.Lock()
 				panics++
 				n := panics
-				w.sender.mu.Unlock()
+				h.sender.mu.Unlock()
 				if n%3 == 1 && n < 60 {
 					panic("in the sender")
 				}
 			}
 			return after(100*time.Millisecond, answers200)(ctx, r)
 		})
-		w.start()
-		events := w.emit(200)
+		h.start()
+		events := h.emit(200)
 		pass(10 * time.Second)
-		w.once(healthy, events)
-		w.statuses(healthy, map[string]int{"succeeded": 200})
+		h.once(healthy, events)
+		h.statuses(healthy, map[string]int{"succeeded": 200})
 		pass(10 * time.Minute)
-		w.statuses(id, map[string]int{"succeeded": 200})
+		h.statuses(id, map[string]int{"succeeded": 200})
 		if panics < 60 {
 			t.Errorf("%d calls", panics)
 		}
@@ -168,14 +168,14 @@ func TestAnEndpointPanics(t *testing.T) {
 
 // The parent of the endpoints panics: it starts again, and nothing is lost.
 func TestTheParentPanics(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		ids := []signal.WebhookID{w.register(), w.register()}
-		w.sender.script(after(time.Second, answers200))
-		w.start()
-		w.emit(100)
+	withHarness(t, func(t *testing.T, h *harness) {
+		ids := []signal.WebhookID{h.register(), h.register()}
+		h.sender.script(after(time.Second, answers200))
+		h.start()
+		h.emit(100)
 		panics := 0
-		w.store.set(func() {
-			w.store.fail = func(op string) (error, bool) {
+		h.store.set(func() {
+			h.store.fail = func(op string) (error, bool) {
 				if op == "DueEndpoints" && panics < 3 {
 					panics++
 					panic("in the store")
@@ -185,7 +185,7 @@ func TestTheParentPanics(t *testing.T) {
 		})
 		pass(3 * time.Minute)
 		for _, id := range ids {
-			w.statuses(id, map[string]int{"succeeded": 100})
+			h.statuses(id, map[string]int{"succeeded": 100})
 		}
 		if panics != 3 {
 			t.Errorf("%d panics", panics)
@@ -194,32 +194,32 @@ func TestTheParentPanics(t *testing.T) {
 }
 
 func TestMaintenanceIsRetried(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register(func(h *delivery.Webhook) { h.Secret = w.keys.Seal([]byte("secret"), string(h.ID)) })
-		w.store.fail = failIf(false, func(op string) bool { return op == "PruneDeliveries" && w.store.calls[op] < 4 })
-		w.start()
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.register(func(hook *delivery.Webhook) { hook.Secret = h.keys.Seal([]byte("secret"), string(hook.ID)) })
+		h.store.fail = failIf(false, func(op string) bool { return op == "PruneDeliveries" && h.store.calls[op] < 4 })
+		h.start()
 		pass(maintenanceStart + 3*maintenanceRetry + time.Second)
-		w.pruned(id, 2)
+		h.pruned(id, 2)
 		pass(maintenanceEvery)
-		w.pruned(id, 4)
-		w.store.set(func() { w.store.epoch = 2 })
+		h.pruned(id, 4)
+		h.store.set(func() { h.store.epoch = 2 })
 		pass(maintenanceEvery)
-		w.losses(1)
+		h.losses(1)
 	})
 }
 
 func TestDeliveriesArePruned(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		id := w.register()
-		quiet := w.register(onlyClosed)
-		w.start()
-		w.emit(pruneEvery - 1)
+	withHarness(t, func(t *testing.T, h *harness) {
+		id := h.register()
+		quiet := h.register(onlyClosed)
+		h.start()
+		h.emit(pruneEvery - 1)
 		pass(30 * time.Second)
-		w.pruned(id, 0)
-		w.emit(1)
+		h.pruned(id, 0)
+		h.emit(1)
 		pass(time.Second)
-		w.pruned(id, 2)
+		h.pruned(id, 2)
 		pass(time.Minute)
-		w.pruned(quiet, 2)
+		h.pruned(quiet, 2)
 	})
 }

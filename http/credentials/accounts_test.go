@@ -17,31 +17,31 @@ import (
 
 func TestCreateAccount(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a := w.register(t, "  Someone@Example.COM ")
+	a := s.register(t, "  Someone@Example.COM ")
 	if a.Email != "someone@example.com" || !strings.HasPrefix(string(a.ID), "acc_") {
 		t.Errorf("%+v", a)
 	}
-	got, err := w.Accounts.Account(ctx, a.ID)
+	got, err := s.Accounts.Account(ctx, a.ID)
 	if d := cmp.Diff(a, got); err != nil || d != "" {
 		t.Errorf("%v (-want +got):\n%s", err, d)
 	}
-	if got, err := w.Accounts.AccountByEmail(ctx, "SOMEONE@example.com"); err != nil || got.ID != a.ID {
+	if got, err := s.Accounts.AccountByEmail(ctx, "SOMEONE@example.com"); err != nil || got.ID != a.ID {
 		t.Errorf("by email: %+v, %v", got, err)
 	}
-	_, err = w.Accounts.CreateAccount(ctx, "someone@EXAMPLE.com", goodPassword)
+	_, err = s.Accounts.CreateAccount(ctx, "someone@EXAMPLE.com", goodPassword)
 	wantCode(t, err, "email_taken")
-	if list, total, err := w.Accounts.List(ctx, 10, 0); err != nil || total != 1 || len(list) != 1 {
+	if list, total, err := s.Accounts.List(ctx, 10, 0); err != nil || total != 1 || len(list) != 1 {
 		t.Errorf("%v, %d, %v", list, total, err)
 	}
-	_, err = w.Accounts.Account(ctx, "acc_none")
+	_, err = s.Accounts.Account(ctx, "acc_none")
 	wantCode(t, err, "not_found")
 }
 
 func TestEmailsAndPasswordsAreChecked(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	const email = "someone@example.com"
 	long := strings.Repeat("a", 242) + "@example.com" // 254 characters
 	for name, c := range map[string]struct {
@@ -73,7 +73,7 @@ func TestEmailsAndPasswordsAreChecked(t *testing.T) {
 		"one character":                {email, "eeeeeeeeeeeeeeeeeeeee", []string{"password invalid_value"}},
 		"one character in both cases":  {email, "aAaAaAaAaAaAaA", []string{"password invalid_value"}},
 	} {
-		_, err := w.Accounts.CreateAccount(t.Context(), c.email, c.password)
+		_, err := s.Accounts.CreateAccount(t.Context(), c.email, c.password)
 		if c.want == nil {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -160,40 +160,40 @@ func TestHashesWaitForTheirTurn(t *testing.T) {
 // are refused at once, without a hash, and not counted as guesses.
 func TestTheQueueOfPasswordsIsLimited(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{HashesAtOnce: 1, HashQueue: 2})
-	a := w.register(t, "a@example.com")
-	p := w.principal(t, w.login(t, a.Email).Access)
-	if err := w.Sessions.hashes.acquire(t.Context()); err != nil {
+	s := newTestService(t, Options{HashesAtOnce: 1, HashQueue: 2})
+	a := s.register(t, "a@example.com")
+	p := s.principal(t, s.login(t, a.Email).Access)
+	if err := s.Sessions.hashes.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
-			if _, err := w.Sessions.Login(t.Context(), a.Email, goodPassword); err != nil {
+			if _, err := s.Sessions.Login(t.Context(), a.Email, goodPassword); err != nil {
 				t.Errorf("a login that waited: %v", err)
 			}
 		})
 	}
-	for start := time.Now(); len(w.Sessions.hashes.places) < 3; time.Sleep(time.Millisecond) {
+	for start := time.Now(); len(s.Sessions.hashes.places) < 3; time.Sleep(time.Millisecond) {
 		if time.Since(start) > 10*time.Second {
 			t.Fatal("the logins do not wait")
 		}
 	}
 	for range 6 { // more than lock an email
-		_, login := w.Sessions.Login(t.Context(), a.Email, "wrong password")
-		_, unknown := w.Sessions.Login(t.Context(), "b@example.com", goodPassword)
-		_, register := w.Accounts.CreateAccount(t.Context(), "c@example.com", goodPassword)
+		_, login := s.Sessions.Login(t.Context(), a.Email, "wrong password")
+		_, unknown := s.Sessions.Login(t.Context(), "b@example.com", goodPassword)
+		_, register := s.Accounts.CreateAccount(t.Context(), "c@example.com", goodPassword)
 		for name, err := range map[string]error{"login": login, "unknown email": unknown, "register": register,
-			"password": w.Accounts.ChangePassword(t.Context(), p, goodPassword, "four green hedgehogs")} {
+			"password": s.Accounts.ChangePassword(t.Context(), p, goodPassword, "four green hedgehogs")} {
 			e, _ := errors.AsType[*signal.Error](err)
 			if e == nil || e.Kind != signal.KindUnavailable || e.Code != "unavailable" || e.RetryAfter <= 0 {
 				t.Errorf("%s: %+v, want unavailable with Retry-After", name, err)
 			}
 		}
 	}
-	w.Sessions.hashes.release()
+	s.Sessions.hashes.release()
 	wg.Wait()
-	w.login(t, a.Email)
+	s.login(t, a.Email)
 }
 
 func TestHashingLeavesACore(t *testing.T) {
@@ -210,11 +210,11 @@ func TestHashingLeavesACore(t *testing.T) {
 
 func TestLoginRehashesWhenTheSettingsChanged(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	a := w.register(t, "a@example.com")
-	first := w.login(t, "a@example.com")
+	s := newTestService(t, Options{})
+	a := s.register(t, "a@example.com")
+	first := s.login(t, "a@example.com")
 	stored := func() string {
-		_, p, err := w.store.Credentials.AccountByID(t.Context(), a.ID)
+		_, p, err := s.store.Credentials.AccountByID(t.Context(), a.ID)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,141 +223,141 @@ func TestLoginRehashesWhenTheSettingsChanged(t *testing.T) {
 	before := stored()
 	better := cheap
 	better.Iterations = 2
-	w.Sessions.hashes = newHasher(better, 2, 2)
-	w.login(t, "a@example.com")
+	s.Sessions.hashes = newHasher(better, 2, 2)
+	s.login(t, "a@example.com")
 	after := stored()
 	if after == before || !strings.Contains(after, "m=8,t=2,p=1") {
 		t.Errorf("hash %s became %s", before, after)
 	}
-	w.login(t, "a@example.com")
+	s.login(t, "a@example.com")
 	if stored() != after {
 		t.Error("a hash that is up to date is made again")
 	}
-	w.principal(t, first.Access) // the password is the same, so no session ends
+	s.principal(t, first.Access) // the password is the same, so no session ends
 }
 
 func TestChangePasswordEndsAllOtherSessions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a := w.register(t, "a@example.com")
-	own, other := w.login(t, a.Email), w.login(t, a.Email)
-	p := w.principal(t, own.Access)
-	w.principal(t, other.Access)
+	a := s.register(t, "a@example.com")
+	own, other := s.login(t, a.Email), s.login(t, a.Email)
+	p := s.principal(t, own.Access)
+	s.principal(t, other.Access)
 	const next = "four green hedgehogs"
 
-	wantFields(t, w.Accounts.ChangePassword(ctx, p, "", ""), "current_password required", "new_password required")
-	wantFields(t, w.Accounts.ChangePassword(ctx, p, goodPassword, "short"), "new_password too_short")
-	wantFields(t, w.Accounts.ChangePassword(ctx, p, goodPassword, a.Email), "new_password invalid_value")
-	wantCode(t, w.Accounts.ChangePassword(ctx, p, "wrong password", next), "invalid_credentials")
-	wantCode(t, w.Accounts.ChangePassword(ctx, signal.Principal{Account: a.ID, Key: "key_1"}, goodPassword, next),
+	wantFields(t, s.Accounts.ChangePassword(ctx, p, "", ""), "current_password required", "new_password required")
+	wantFields(t, s.Accounts.ChangePassword(ctx, p, goodPassword, "short"), "new_password too_short")
+	wantFields(t, s.Accounts.ChangePassword(ctx, p, goodPassword, a.Email), "new_password invalid_value")
+	wantCode(t, s.Accounts.ChangePassword(ctx, p, "wrong password", next), "invalid_credentials")
+	wantCode(t, s.Accounts.ChangePassword(ctx, signal.Principal{Account: a.ID, Key: "key_1"}, goodPassword, next),
 		"jwt_required")
-	w.principal(t, other.Access)
+	s.principal(t, other.Access)
 
-	if err := w.Accounts.ChangePassword(ctx, p, goodPassword, next); err != nil {
+	if err := s.Accounts.ChangePassword(ctx, p, goodPassword, next); err != nil {
 		t.Fatal(err)
 	}
-	w.wantRefused(t, other.Access)
-	w.wantNoRefresh(t, other.Refresh)
-	w.principal(t, own.Access)
-	if _, err := w.Sessions.Refresh(ctx, own.Refresh); err != nil {
+	s.wantRefused(t, other.Access)
+	s.wantNoRefresh(t, other.Refresh)
+	s.principal(t, own.Access)
+	if _, err := s.Sessions.Refresh(ctx, own.Refresh); err != nil {
 		t.Errorf("the own session: %v", err)
 	}
 	want := []signal.Event{{Account: a.ID, Type: signal.SessionEnded, Subject: string(other.Session)}}
-	if d := cmp.Diff(want, w.log.take()); d != "" {
+	if d := cmp.Diff(want, s.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
-	_, err := w.Sessions.Login(ctx, a.Email, goodPassword)
+	_, err := s.Sessions.Login(ctx, a.Email, goodPassword)
 	wantCode(t, err, "invalid_credentials")
-	if _, err := w.Sessions.Login(ctx, a.Email, next); err != nil {
+	if _, err := s.Sessions.Login(ctx, a.Email, next); err != nil {
 		t.Errorf("the new password: %v", err)
 	}
 }
 
 func TestWrongCurrentPasswordLocks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	a := w.register(t, "a@example.com")
-	p := w.principal(t, w.login(t, a.Email).Access)
+	s := newTestService(t, Options{})
+	a := s.register(t, "a@example.com")
+	p := s.principal(t, s.login(t, a.Email).Access)
 	for range 5 {
-		wantCode(t, w.Accounts.ChangePassword(t.Context(), p, "wrong password", "four green hedgehogs"), "invalid_credentials")
+		wantCode(t, s.Accounts.ChangePassword(t.Context(), p, "wrong password", "four green hedgehogs"), "invalid_credentials")
 	}
-	wantCode(t, w.Accounts.ChangePassword(t.Context(), p, goodPassword, "four green hedgehogs"), "account_locked")
+	wantCode(t, s.Accounts.ChangePassword(t.Context(), p, goodPassword, "four green hedgehogs"), "account_locked")
 }
 
 func TestSetPasswordEndsAllSessions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a := w.register(t, "a@example.com")
-	first, second := w.login(t, a.Email), w.login(t, a.Email)
-	w.principal(t, first.Access)
-	wantFields(t, w.Accounts.SetPassword(ctx, a.ID, "short"), "password too_short")
-	wantCode(t, w.Accounts.SetPassword(ctx, "acc_none", "four green hedgehogs"), "not_found")
-	if err := w.Accounts.SetPassword(ctx, a.ID, "four green hedgehogs"); err != nil {
+	a := s.register(t, "a@example.com")
+	first, second := s.login(t, a.Email), s.login(t, a.Email)
+	s.principal(t, first.Access)
+	wantFields(t, s.Accounts.SetPassword(ctx, a.ID, "short"), "password too_short")
+	wantCode(t, s.Accounts.SetPassword(ctx, "acc_none", "four green hedgehogs"), "not_found")
+	if err := s.Accounts.SetPassword(ctx, a.ID, "four green hedgehogs"); err != nil {
 		t.Fatal(err)
 	}
-	w.wantRefused(t, first.Access)
-	w.wantRefused(t, second.Access)
-	if got := w.log.take(); len(got) != 2 {
+	s.wantRefused(t, first.Access)
+	s.wantRefused(t, second.Access)
+	if got := s.log.take(); len(got) != 2 {
 		t.Errorf("events %+v, want two", got)
 	}
-	if _, err := w.Sessions.Login(ctx, a.Email, "four green hedgehogs"); err != nil {
+	if _, err := s.Sessions.Login(ctx, a.Email, "four green hedgehogs"); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestDeleteAccountEndsEverything(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a, b := w.register(t, "a@example.com"), w.register(t, "b@example.com")
-	tokens, others := w.login(t, a.Email), w.login(t, b.Email)
-	_, secret := w.key(t, a.ID, "name")
+	a, b := s.register(t, "a@example.com"), s.register(t, "b@example.com")
+	tokens, others := s.login(t, a.Email), s.login(t, b.Email)
+	_, secret := s.key(t, a.ID, "name")
 	for _, token := range []string{tokens.Access, others.Access, secret} {
-		w.principal(t, token)
+		s.principal(t, token)
 	}
-	if err := w.Accounts.DeleteAccount(ctx, a.ID); err != nil {
+	if err := s.Accounts.DeleteAccount(ctx, a.ID); err != nil {
 		t.Fatal(err)
 	}
-	w.wantRefused(t, tokens.Access)
-	w.wantRefused(t, secret)
-	w.wantNoRefresh(t, tokens.Refresh)
-	_, err := w.Sessions.Login(ctx, a.Email, goodPassword)
+	s.wantRefused(t, tokens.Access)
+	s.wantRefused(t, secret)
+	s.wantNoRefresh(t, tokens.Refresh)
+	_, err := s.Sessions.Login(ctx, a.Email, goodPassword)
 	wantCode(t, err, "invalid_credentials")
-	w.principal(t, others.Access)
-	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.AccountDeleted}}, w.log.take()); d != "" {
+	s.principal(t, others.Access)
+	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.AccountDeleted}}, s.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
-	wantCode(t, w.Accounts.DeleteAccount(ctx, a.ID), "not_found")
-	if again := w.register(t, a.Email); again.ID == a.ID {
+	wantCode(t, s.Accounts.DeleteAccount(ctx, a.ID), "not_found")
+	if again := s.register(t, a.Email); again.ID == a.ID {
 		t.Error("the new account has the identifier of the old one")
 	}
 }
 
 func TestAppendThatFailsIsMadeUpFor(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a := w.register(t, "a@example.com")
-	k, secret := w.key(t, a.ID, "name")
-	w.principal(t, secret)
-	w.log.fail(errors.New("away"))
-	if err := w.Keys.RevokeKey(ctx, a.ID, k.ID); err != nil {
+	a := s.register(t, "a@example.com")
+	k, secret := s.key(t, a.ID, "name")
+	s.principal(t, secret)
+	s.log.fail(errors.New("away"))
+	if err := s.Keys.RevokeKey(ctx, a.ID, k.ID); err != nil {
 		t.Errorf("the key is revoked, though others are notified late: %v", err)
 	}
-	w.wantRefused(t, secret)
-	w.announcer.sweep(ctx)
-	w.log.fail(nil)
-	w.announcer.sweep(ctx)
-	if got := w.log.take(); len(got) != 0 {
+	s.wantRefused(t, secret)
+	s.announcer.sweep(ctx)
+	s.log.fail(nil)
+	s.announcer.sweep(ctx)
+	if got := s.log.take(); len(got) != 0 {
 		t.Errorf("an announcement that its maker may still append is appended: %+v", got)
 	}
-	w.clock.forward(sweepAge + time.Second)
-	w.announcer.sweep(ctx)
-	w.announcer.sweep(ctx)
+	s.clock.forward(sweepAge + time.Second)
+	s.announcer.sweep(ctx)
+	s.announcer.sweep(ctx)
 	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.KeyRevoked, Subject: string(k.ID)}},
-		w.log.take()); d != "" {
+		s.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 }

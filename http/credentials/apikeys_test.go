@@ -15,11 +15,11 @@ import (
 
 func TestCreateKey(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a := w.register(t, "a@example.com")
+	a := s.register(t, "a@example.com")
 	hour := int64(3600)
-	k, secret, err := w.Keys.CreateKey(ctx, a.ID, "  deploy bot ",
+	k, secret, err := s.Keys.CreateKey(ctx, a.ID, "  deploy bot ",
 		[]string{"signals:read", "agents:run", "signals:read"}, &hour)
 	if err != nil {
 		t.Fatal(err)
@@ -35,32 +35,32 @@ func TestCreateKey(t *testing.T) {
 	if d := cmp.Diff([]signal.Scope{signal.AgentsRun, signal.SignalsRead}, k.Scopes.List()); d != "" {
 		t.Errorf("scopes are not in the order of the specification:\n%s", d)
 	}
-	p := w.principal(t, secret)
+	p := s.principal(t, secret)
 	if d := cmp.Diff(signal.Principal{Account: a.ID, Key: k.ID, Scopes: k.Scopes, ExpiresAt: k.ExpiresAt}, p); d != "" {
 		t.Errorf("principal (-want +got):\n%s", d)
 	}
-	wantCode(t, w.Authenticator.RequireJWT(p), "jwt_required")
+	wantCode(t, s.Authenticator.RequireJWT(p), "jwt_required")
 
-	list, total, err := w.Keys.List(ctx, a.ID, 25, 0)
+	list, total, err := s.Keys.List(ctx, a.ID, 25, 0)
 	if d := cmp.Diff([]credential.APIKey{k}, list); err != nil || total != 1 || d != "" {
 		t.Errorf("%d, %v (-want +got):\n%s", total, err, d)
 	}
-	all, _, err := w.Keys.CreateKey(ctx, a.ID, "all", nil, nil)
+	all, _, err := s.Keys.CreateKey(ctx, a.ID, "all", nil, nil)
 	if err != nil || all.Scopes != signal.AllScopes || !all.ExpiresAt.IsZero() {
 		t.Errorf("defaults: %+v, %v", all, err)
 	}
-	if list, total, err = w.Keys.List(ctx, a.ID, 1, 1); err != nil || total != 2 || len(list) != 1 || list[0].ID != k.ID {
+	if list, total, err = s.Keys.List(ctx, a.ID, 1, 1); err != nil || total != 2 || len(list) != 1 || list[0].ID != k.ID {
 		t.Errorf("second page: %+v, %d, %v", list, total, err)
 	}
-	if list, total, err = w.Keys.List(ctx, a.ID, 1, 7); err != nil || total != 2 || list == nil || len(list) != 0 {
+	if list, total, err = s.Keys.List(ctx, a.ID, 1, 7); err != nil || total != 2 || list == nil || len(list) != 0 {
 		t.Errorf("past the end: %+v, %d, %v", list, total, err)
 	}
 }
 
 func TestKeyValuesAreChecked(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	a := w.register(t, "a@example.com")
+	s := newTestService(t, Options{})
+	a := s.register(t, "a@example.com")
 	n := func(n int64) *int64 { return &n }
 	for name, c := range map[string]struct {
 		name    string
@@ -83,7 +83,7 @@ func TestKeyValuesAreChecked(t *testing.T) {
 		"all at once": {"", []string{"x"}, n(0), []string{"scopes/0 invalid_value", "name required",
 			"expires_in out_of_range"}},
 	} {
-		_, _, err := w.Keys.CreateKey(t.Context(), a.ID, c.name, c.scopes, c.expires)
+		_, _, err := s.Keys.CreateKey(t.Context(), a.ID, c.name, c.scopes, c.expires)
 		if c.want == nil && err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -95,82 +95,82 @@ func TestKeyValuesAreChecked(t *testing.T) {
 
 func TestKeyNamesAreUniqueAmongKeysNotRevoked(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a, b := w.register(t, "a@example.com"), w.register(t, "b@example.com")
+	a, b := s.register(t, "a@example.com"), s.register(t, "b@example.com")
 	second := int64(1)
-	k, secret, err := w.Keys.CreateKey(ctx, a.ID, "name", nil, &second)
+	k, secret, err := s.Keys.CreateKey(ctx, a.ID, "name", nil, &second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = w.Keys.CreateKey(ctx, a.ID, " name ", nil, nil)
+	_, _, err = s.Keys.CreateKey(ctx, a.ID, " name ", nil, nil)
 	wantCode(t, err, "name_taken")
-	if _, _, err := w.Keys.CreateKey(ctx, b.ID, "name", nil, nil); err != nil {
+	if _, _, err := s.Keys.CreateKey(ctx, b.ID, "name", nil, nil); err != nil {
 		t.Errorf("another account: %v", err)
 	}
-	if _, _, err := w.Keys.CreateKey(ctx, a.ID, "Name", nil, nil); err != nil {
+	if _, _, err := s.Keys.CreateKey(ctx, a.ID, "Name", nil, nil); err != nil {
 		t.Errorf("another name: %v", err)
 	}
-	w.principal(t, secret)
-	w.clock.forward(time.Second) // it stops being valid at expires_at and keeps its name
-	w.wantRefused(t, secret)
-	_, _, err = w.Keys.CreateKey(ctx, a.ID, "name", nil, nil)
+	s.principal(t, secret)
+	s.clock.forward(time.Second) // it stops being valid at expires_at and keeps its name
+	s.wantRefused(t, secret)
+	_, _, err = s.Keys.CreateKey(ctx, a.ID, "name", nil, nil)
 	wantCode(t, err, "name_taken")
-	if err := w.Keys.RevokeKey(ctx, a.ID, k.ID); err != nil {
+	if err := s.Keys.RevokeKey(ctx, a.ID, k.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := w.Keys.CreateKey(ctx, a.ID, "name", nil, nil); err != nil {
+	if _, _, err := s.Keys.CreateKey(ctx, a.ID, "name", nil, nil); err != nil {
 		t.Errorf("after revoking: %v", err)
 	}
 }
 
 func TestRevokeKey(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a, b := w.register(t, "a@example.com"), w.register(t, "b@example.com")
-	k, secret := w.key(t, a.ID, "one")
-	_, other := w.key(t, a.ID, "two")
-	w.principal(t, secret)
-	w.principal(t, other)
-	wantCode(t, w.Keys.RevokeKey(ctx, b.ID, k.ID), "not_found")
-	w.principal(t, secret)
-	if err := w.Keys.RevokeKey(ctx, a.ID, k.ID); err != nil {
+	a, b := s.register(t, "a@example.com"), s.register(t, "b@example.com")
+	k, secret := s.key(t, a.ID, "one")
+	_, other := s.key(t, a.ID, "two")
+	s.principal(t, secret)
+	s.principal(t, other)
+	wantCode(t, s.Keys.RevokeKey(ctx, b.ID, k.ID), "not_found")
+	s.principal(t, secret)
+	if err := s.Keys.RevokeKey(ctx, a.ID, k.ID); err != nil {
 		t.Fatal(err)
 	}
-	w.wantRefused(t, secret)
-	w.principal(t, other)
-	wantCode(t, w.Keys.RevokeKey(ctx, a.ID, k.ID), "not_found")
+	s.wantRefused(t, secret)
+	s.principal(t, other)
+	wantCode(t, s.Keys.RevokeKey(ctx, a.ID, k.ID), "not_found")
 	if d := cmp.Diff([]signal.Event{{Account: a.ID, Type: signal.KeyRevoked, Subject: string(k.ID)}},
-		w.log.take()); d != "" {
+		s.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 }
 
 func TestAtMost100Keys(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a := w.register(t, "a@example.com")
+	a := s.register(t, "a@example.com")
 	for i := range 100 {
-		w.key(t, a.ID, fmt.Sprint(i))
+		s.key(t, a.ID, fmt.Sprint(i))
 	}
-	_, _, err := w.Keys.CreateKey(ctx, a.ID, "one too many", nil, nil)
+	_, _, err := s.Keys.CreateKey(ctx, a.ID, "one too many", nil, nil)
 	wantCode(t, err, "limit_reached")
-	_, _, err = w.Keys.CreateKey(ctx, "acc_none", "name", nil, nil)
+	_, _, err = s.Keys.CreateKey(ctx, "acc_none", "name", nil, nil)
 	wantCode(t, err, "not_found")
 }
 
 func TestLastUseIsListedInMinutes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a := w.register(t, "a@example.com")
-	_, secret := w.key(t, a.ID, "name")
-	w.principal(t, secret)
-	used := w.clock.now()
-	w.Authenticator.storeUses(ctx)
-	list, _, err := w.Keys.List(ctx, a.ID, 1, 0)
+	a := s.register(t, "a@example.com")
+	_, secret := s.key(t, a.ID, "name")
+	s.principal(t, secret)
+	used := s.clock.now()
+	s.Authenticator.storeUses(ctx)
+	list, _, err := s.Keys.List(ctx, a.ID, 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,13 +182,13 @@ func TestLastUseIsListedInMinutes(t *testing.T) {
 
 func TestKeysAreListedByPages(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	a := w.register(t, "a@example.com")
+	s := newTestService(t, Options{})
+	a := s.register(t, "a@example.com")
 	for _, name := range []string{"1", "2", "3"} {
-		w.key(t, a.ID, name)
+		s.key(t, a.ID, name)
 	}
 	for _, c := range []struct{ limit, offset, want int }{{2, 0, 2}, {2, 2, 1}, {2, 3, 0}, {2, 9, 0}, {10, 0, 3}} {
-		if keys, total, err := w.Keys.List(t.Context(), a.ID, c.limit, c.offset); err != nil ||
+		if keys, total, err := s.Keys.List(t.Context(), a.ID, c.limit, c.offset); err != nil ||
 			len(keys) != c.want || total != 3 {
 			t.Errorf("limit %d, offset %d: %d keys of %d, %v; want %d of 3", c.limit, c.offset, len(keys),
 				total, err, c.want)

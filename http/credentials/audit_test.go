@@ -16,7 +16,7 @@ import (
 func TestUsesAndChangesAreLogged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	w := newWorld(t, Options{MaxSessions: 2, Log: slog.New(slog.NewJSONHandler(&out, nil))})
+	s := newTestService(t, Options{MaxSessions: 2, Log: slog.New(slog.NewJSONHandler(&out, nil))})
 	ctx := WithClient(t.Context(), Client{Address: "192.0.2.7", Request: "req_1"})
 	// lines returns what was logged since the last call, without time and component.
 	lines := func() []string {
@@ -49,7 +49,7 @@ func TestUsesAndChangesAreLogged(t *testing.T) {
 	}
 	login := func() Tokens {
 		t.Helper()
-		tokens, err := w.Sessions.Login(ctx, "a@example.com", goodPassword)
+		tokens, err := s.Sessions.Login(ctx, "a@example.com", goodPassword)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,31 +62,31 @@ func TestUsesAndChangesAreLogged(t *testing.T) {
 		}
 	}
 
-	a, err := w.Accounts.CreateAccount(ctx, "a@example.com", goodPassword)
+	a, err := s.Accounts.CreateAccount(ctx, "a@example.com", goodPassword)
 	check(err)
 	account := " account=" + string(a.ID)
 	want("register", "INFO: account created"+account)
 	first := login()
 	own := account + " session=" + string(first.Session)
 	want("login", "INFO: login"+own)
-	p := w.principal(t, first.Access)
-	k, secret, err := w.Keys.CreateKey(ctx, a.ID, "name", nil, nil)
+	p := s.principal(t, first.Access)
+	k, secret, err := s.Keys.CreateKey(ctx, a.ID, "name", nil, nil)
 	check(err)
 	want("a key", "INFO: API key created"+account+" key="+string(k.ID))
-	check(w.Keys.RevokeKey(ctx, a.ID, k.ID))
+	check(s.Keys.RevokeKey(ctx, a.ID, k.ID))
 	want("revoked", "INFO: API key revoked"+account+" key="+string(k.ID))
 
 	const next = "four green hedgehogs"
-	check(w.Accounts.ChangePassword(ctx, p, goodPassword, next))
+	check(s.Accounts.ChangePassword(ctx, p, goodPassword, next))
 	want("password", "INFO: password changed"+own+" ended=0")
-	check(w.Accounts.SetPassword(ctx, a.ID, goodPassword))
+	check(s.Accounts.SetPassword(ctx, a.ID, goodPassword))
 	want("password by an operator", "INFO: password changed"+account+" ended=1")
 
 	second := login()
-	_, err = w.Sessions.Refresh(ctx, second.Refresh)
+	_, err = s.Sessions.Refresh(ctx, second.Refresh)
 	check(err)
 	lines()
-	_, err = w.Sessions.Refresh(ctx, second.Refresh)
+	_, err = s.Sessions.Refresh(ctx, second.Refresh)
 	wantCode(t, err, "invalid_refresh_token")
 	want("reuse", "WARN: session ended: a refresh token was used twice"+account+" session="+string(second.Session))
 	login()
@@ -95,29 +95,29 @@ func TestUsesAndChangesAreLogged(t *testing.T) {
 	fourth := login()
 	want("one session too many", "INFO: sessions ended: the account has too many"+account+" ended=1",
 		"INFO: login"+account+" session="+string(fourth.Session))
-	check(w.Sessions.Logout(ctx, w.principal(t, third.Access), false))
+	check(s.Sessions.Logout(ctx, s.principal(t, third.Access), false))
 	want("logout", "INFO: logout"+account+" session="+string(third.Session)+" all=false")
-	check(w.Sessions.Logout(ctx, w.principal(t, fourth.Access), true))
+	check(s.Sessions.Logout(ctx, s.principal(t, fourth.Access), true))
 	want("logout of all", "INFO: logout"+account+" session="+string(fourth.Session)+" all=true")
 
-	_, err = w.Sessions.Login(ctx, "b@example.com", goodPassword)
+	_, err = s.Sessions.Login(ctx, "b@example.com", goodPassword)
 	wantCode(t, err, "invalid_credentials")
 	want("an unknown email", "INFO: login failed")
 	for range 5 {
-		_, err := w.Sessions.Login(ctx, a.Email, "wrong password")
+		_, err := s.Sessions.Login(ctx, a.Email, "wrong password")
 		wantCode(t, err, "invalid_credentials")
 	}
 	failed := "INFO: login failed" + account
 	want("wrong passwords", failed, failed, failed, failed, "WARN: email locked after failed logins"+account)
-	_, err = w.Sessions.Login(ctx, a.Email, goodPassword)
+	_, err = s.Sessions.Login(ctx, a.Email, goodPassword)
 	wantCode(t, err, "account_locked")
 	want("while it is locked", "INFO: login refused: the email is locked")
-	wantCode(t, w.Accounts.ChangePassword(ctx, p, goodPassword, next), "account_locked")
+	wantCode(t, s.Accounts.ChangePassword(ctx, p, goodPassword, next), "account_locked")
 	want("a password while it is locked", "INFO: login refused: the email is locked"+account)
-	check(w.Accounts.DeleteAccount(ctx, a.ID))
+	check(s.Accounts.DeleteAccount(ctx, a.ID))
 	want("deleted", "INFO: account deleted"+account)
 
-	w.Authenticator.Authenticate(ctx, secret)
-	w.clock.forward(time.Hour)
+	s.Authenticator.Authenticate(ctx, secret)
+	s.clock.forward(time.Hour)
 	want("the use of a key")
 }

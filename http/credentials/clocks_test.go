@@ -13,14 +13,14 @@ import (
 // depend on the clock of a node.
 func TestIdentifiersGoByTheClockOfRedis(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	w.clock.forward(-3 * time.Hour) // Redis' clock, as it is measured, is behind this process
-	a := w.register(t, "a@example.com")
-	tokens := w.login(t, a.Email)
+	s := newTestService(t, Options{})
+	s.clock.forward(-3 * time.Hour) // Redis' clock, as it is measured, is behind this process
+	a := s.register(t, "a@example.com")
+	tokens := s.login(t, a.Email)
 	for what, id := range map[string]string{"account": string(a.ID), "session": string(tokens.Session)} {
 		raw, ok := signal.ULIDBytes(id)
-		if made := ulid.Time(ulid.ULID(raw).Time()); !ok || w.clock.now().Sub(made).Abs() > time.Minute {
-			t.Errorf("%s %s was made at %s, want %s", what, id, made, w.clock.now())
+		if made := ulid.Time(ulid.ULID(raw).Time()); !ok || s.clock.now().Sub(made).Abs() > time.Minute {
+			t.Errorf("%s %s was made at %s, want %s", what, id, made, s.clock.now())
 		}
 	}
 }

@@ -80,8 +80,8 @@ type clock struct{ offset atomic.Int64 }
 func (c *clock) now() time.Time          { return time.Now().Add(time.Duration(c.offset.Load())) }
 func (c *clock) forward(d time.Duration) { c.offset.Add(int64(d)) }
 
-// world is a service over a Redis of its own.
-type world struct {
+// testService is a service over a Redis of its own.
+type testService struct {
 	*Service
 	clock  *clock
 	log    *eventLog
@@ -89,45 +89,45 @@ type world struct {
 	server *redistest.Server
 }
 
-func newWorld(t *testing.T, o Options) *world {
+func newTestService(t *testing.T, o Options) *testService {
 	t.Helper()
-	w := &world{clock: &clock{}, log: &eventLog{}, server: redistest.New(t)}
+	s := &testService{clock: &clock{}, log: &eventLog{}, server: redistest.New(t)}
 	var err error
-	if w.store, err = persistence.Open(persistence.Options{URL: w.server.URL()}); err != nil {
+	if s.store, err = persistence.Open(persistence.Options{URL: s.server.URL()}); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { w.store.Client.Close() })
+	t.Cleanup(func() { s.store.Client.Close() })
 	if o.Password == (argon2id.Params{}) {
 		o.Password = cheap
 	}
-	o.Now = w.clock.now
-	w.Service = New(w.store.Credentials, w.log, testKeys(), o)
-	return w
+	o.Now = s.clock.now
+	s.Service = New(s.store.Credentials, s.log, testKeys(), o)
+	return s
 }
 
 const goodPassword = "three brown foxes"
 
-func (w *world) register(t *testing.T, email string) credential.Account {
+func (s *testService) register(t *testing.T, email string) credential.Account {
 	t.Helper()
-	a, err := w.Accounts.CreateAccount(t.Context(), email, goodPassword)
+	a, err := s.Accounts.CreateAccount(t.Context(), email, goodPassword)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return a
 }
 
-func (w *world) login(t *testing.T, email string) Tokens {
+func (s *testService) login(t *testing.T, email string) Tokens {
 	t.Helper()
-	tokens, err := w.Sessions.Login(t.Context(), email, goodPassword)
+	tokens, err := s.Sessions.Login(t.Context(), email, goodPassword)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return tokens
 }
 
-func (w *world) refresh(t *testing.T, token string) Tokens {
+func (s *testService) refresh(t *testing.T, token string) Tokens {
 	t.Helper()
-	tokens, err := w.Sessions.Refresh(t.Context(), token)
+	tokens, err := s.Sessions.Refresh(t.Context(), token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -135,25 +135,25 @@ func (w *world) refresh(t *testing.T, token string) Tokens {
 }
 
 // wantNoRefresh demands that the refresh token is not valid.
-func (w *world) wantNoRefresh(t *testing.T, token string) {
+func (s *testService) wantNoRefresh(t *testing.T, token string) {
 	t.Helper()
-	_, err := w.Sessions.Refresh(t.Context(), token)
+	_, err := s.Sessions.Refresh(t.Context(), token)
 	wantCode(t, err, "invalid_refresh_token")
 }
 
 // key creates a key with all scopes.
-func (w *world) key(t *testing.T, account signal.AccountID, name string) (k credential.APIKey, secret string) {
+func (s *testService) key(t *testing.T, account signal.AccountID, name string) (k credential.APIKey, secret string) {
 	t.Helper()
-	k, secret, err := w.Keys.CreateKey(t.Context(), account, name, nil, nil)
+	k, secret, err := s.Keys.CreateKey(t.Context(), account, name, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k, secret
 }
 
-func (w *world) principal(t *testing.T, token string) signal.Principal {
+func (s *testService) principal(t *testing.T, token string) signal.Principal {
 	t.Helper()
-	p, err := w.Authenticator.Authenticate(t.Context(), token)
+	p, err := s.Authenticator.Authenticate(t.Context(), token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,9 +170,9 @@ func wantCode(t *testing.T, err error, code string) {
 }
 
 // wantRefused demands that the token is not valid.
-func (w *world) wantRefused(t *testing.T, token string) {
+func (s *testService) wantRefused(t *testing.T, token string) {
 	t.Helper()
-	_, err := w.Authenticator.Authenticate(t.Context(), token)
+	_, err := s.Authenticator.Authenticate(t.Context(), token)
 	wantCode(t, err, "invalid_token")
 }
 

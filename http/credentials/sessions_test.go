@@ -23,9 +23,9 @@ import (
 
 func TestLoginGivesTokens(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	a := w.register(t, "a@example.com")
-	tokens, err := w.Sessions.Login(t.Context(), " A@example.com ", goodPassword)
+	s := newTestService(t, Options{})
+	a := s.register(t, "a@example.com")
+	tokens, err := s.Sessions.Login(t.Context(), " A@example.com ", goodPassword)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,47 +56,47 @@ func TestLoginGivesTokens(t *testing.T) {
 	}
 	want := signal.Principal{Account: a.ID, Session: tokens.Session, Scopes: signal.AllScopes,
 		ExpiresAt: time.Unix(int64(c["exp"].(float64)), 0).UTC()}
-	if d := cmp.Diff(want, w.principal(t, tokens.Access)); d != "" {
+	if d := cmp.Diff(want, s.principal(t, tokens.Access)); d != "" {
 		t.Errorf("principal (-want +got):\n%s", d)
 	}
-	if err := w.Authenticator.RequireJWT(w.principal(t, tokens.Access)); err != nil {
+	if err := s.Authenticator.RequireJWT(s.principal(t, tokens.Access)); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestAccessTokenLivesFor15Minutes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	w.register(t, "a@example.com")
-	tokens := w.login(t, "a@example.com")
-	w.clock.forward(14*time.Minute + 55*time.Second)
-	w.principal(t, tokens.Access)
-	w.clock.forward(6 * time.Second) // no leeway
-	w.wantRefused(t, tokens.Access)
+	s := newTestService(t, Options{})
+	s.register(t, "a@example.com")
+	tokens := s.login(t, "a@example.com")
+	s.clock.forward(14*time.Minute + 55*time.Second)
+	s.principal(t, tokens.Access)
+	s.clock.forward(6 * time.Second) // no leeway
+	s.wantRefused(t, tokens.Access)
 }
 
 func TestLoginRevealsNoAccounts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	w.register(t, "a@example.com")
+	s := newTestService(t, Options{})
+	s.register(t, "a@example.com")
 	texts := map[string]bool{}
 	for _, c := range [][2]string{{"a@example.com", "wrong password"}, {"b@example.com", goodPassword},
 		{"no address", goodPassword},
 		{strings.Repeat("x", 10_000), "x"}, {"a@example.com", strings.Repeat("x", 10_000)}, {"\x00", "\x00"}} {
-		_, err := w.Sessions.Login(t.Context(), c[0], c[1])
+		_, err := s.Sessions.Login(t.Context(), c[0], c[1])
 		wantCode(t, err, "invalid_credentials")
 		texts[err.Error()] = true
 	}
 	if len(texts) != 1 {
 		t.Errorf("texts differ: %v", texts)
 	}
-	_, err := w.Sessions.Login(t.Context(), "", "")
+	_, err := s.Sessions.Login(t.Context(), "", "")
 	wantFields(t, err, "email required", "password required")
-	_, err = w.Sessions.Login(t.Context(), "  ", "x")
+	_, err = s.Sessions.Login(t.Context(), "  ", "x")
 	wantFields(t, err, "email required")
-	_, err = w.Sessions.Login(t.Context(), "a@example.com", "")
+	_, err = s.Sessions.Login(t.Context(), "a@example.com", "")
 	wantFields(t, err, "password required")
-	if right, _, err := w.Sessions.hashes.compare(t.Context(), goodPassword, ""); right || err != nil {
+	if right, _, err := s.Sessions.hashes.compare(t.Context(), goodPassword, ""); right || err != nil {
 		t.Errorf("a password without an account: %v, %v", right, err)
 	}
 }
@@ -105,20 +105,20 @@ func TestLoginRevealsNoAccounts(t *testing.T) {
 // that the time of an answer does not reveal accounts.
 func TestAnUnknownEmailCostsAHash(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	a := w.register(t, "a@example.com")
-	_, stored, err := w.store.Credentials.AccountByID(t.Context(), a.ID)
+	s := newTestService(t, Options{})
+	a := s.register(t, "a@example.com")
+	_, stored, err := s.store.Credentials.AccountByID(t.Context(), a.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var compared []string
-	w.Sessions.hashes.check = func(password, hash string) (bool, *argon2id.Params, error) {
+	s.Sessions.hashes.check = func(password, hash string) (bool, *argon2id.Params, error) {
 		compared = append(compared, hash)
 		return argon2id.CheckHash(password, hash)
 	}
-	for email, want := range map[string]string{a.Email: stored.Hash, "b@example.com": w.Sessions.hashes.dummy} {
+	for email, want := range map[string]string{a.Email: stored.Hash, "b@example.com": s.Sessions.hashes.dummy} {
 		compared = nil
-		_, err := w.Sessions.Login(t.Context(), email, "wrong password")
+		_, err := s.Sessions.Login(t.Context(), email, "wrong password")
 		wantCode(t, err, "invalid_credentials")
 		if d := cmp.Diff([]string{want}, compared); d != "" {
 			t.Errorf("%s (-want +got):\n%s", email, d)
@@ -128,7 +128,7 @@ func TestAnUnknownEmailCostsAHash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dummy, _, _, err := argon2id.DecodeHash(w.Sessions.hashes.dummy)
+	dummy, _, _, err := argon2id.DecodeHash(s.Sessions.hashes.dummy)
 	if d := cmp.Diff(known, dummy); err != nil || d != "" {
 		t.Errorf("%v (-stored +dummy):\n%s", err, d)
 	}
@@ -136,48 +136,48 @@ func TestAnUnknownEmailCostsAHash(t *testing.T) {
 
 func TestRefreshUsesTheTokenUp(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a := w.register(t, "a@example.com")
-	first := w.login(t, a.Email)
-	second := w.refresh(t, first.Refresh)
+	a := s.register(t, "a@example.com")
+	first := s.login(t, a.Email)
+	second := s.refresh(t, first.Refresh)
 	if second.Refresh == first.Refresh || second.Access == first.Access || second.Session != first.Session ||
 		second.ExpiresIn != 900*time.Second {
 		t.Errorf("%+v after %+v", second, first)
 	}
-	w.principal(t, first.Access) // lives until it expires
-	third := w.refresh(t, second.Refresh)
-	other := w.login(t, a.Email)
+	s.principal(t, first.Access) // lives until it expires
+	third := s.refresh(t, second.Refresh)
+	other := s.login(t, a.Email)
 
 	// Presented a second time, a token ends the session: its newer tokens, access
 	// tokens included, stop working.
-	w.wantNoRefresh(t, first.Refresh)
+	s.wantNoRefresh(t, first.Refresh)
 	for _, token := range []string{first.Access, second.Access, third.Access} {
-		w.wantRefused(t, token)
+		s.wantRefused(t, token)
 	}
 	for _, token := range []string{first.Refresh, second.Refresh, third.Refresh} {
-		w.wantNoRefresh(t, token)
+		s.wantNoRefresh(t, token)
 	}
 	want := []signal.Event{{Account: a.ID, Type: signal.SessionEnded, Subject: string(first.Session)}}
-	if d := cmp.Diff(want, w.log.take()); d != "" {
+	if d := cmp.Diff(want, s.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
-	w.principal(t, other.Access)
-	if _, err := w.Sessions.Refresh(ctx, other.Refresh); err != nil {
+	s.principal(t, other.Access)
+	if _, err := s.Sessions.Refresh(ctx, other.Refresh); err != nil {
 		t.Errorf("another session: %v", err)
 	}
 }
 
 func TestOfManyRefreshesOneWins(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	tokens := func() Tokens { w.register(t, "a@example.com"); return w.login(t, "a@example.com") }()
+	s := newTestService(t, Options{})
+	tokens := func() Tokens { s.register(t, "a@example.com"); return s.login(t, "a@example.com") }()
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	won := []Tokens{}
 	for range 10 {
 		wg.Go(func() {
-			if got, err := w.Sessions.Refresh(context.Background(), tokens.Refresh); err == nil {
+			if got, err := s.Sessions.Refresh(context.Background(), tokens.Refresh); err == nil {
 				mu.Lock()
 				won = append(won, got)
 				mu.Unlock()
@@ -189,107 +189,107 @@ func TestOfManyRefreshesOneWins(t *testing.T) {
 		t.Fatalf("%d refreshes of one token succeed", len(won))
 	}
 	for _, got := range won {
-		w.wantRefused(t, got.Access)
+		s.wantRefused(t, got.Access)
 	}
 }
 
 func TestRefreshTokensExpire(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	w.register(t, "a@example.com")
+	s := newTestService(t, Options{})
+	s.register(t, "a@example.com")
 	const day = 24 * time.Hour
 
-	idle := w.login(t, "a@example.com")
-	w.clock.forward(30*day + time.Second)
-	w.wantNoRefresh(t, idle.Refresh)
+	idle := s.login(t, "a@example.com")
+	s.clock.forward(30*day + time.Second)
+	s.wantNoRefresh(t, idle.Refresh)
 
 	// Each token lives 30 days from its issue, the session 90 days in all.
-	tokens := w.login(t, "a@example.com")
+	tokens := s.login(t, "a@example.com")
 	for range 3 {
-		w.clock.forward(30*day - time.Minute)
-		tokens = w.refresh(t, tokens.Refresh)
+		s.clock.forward(30*day - time.Minute)
+		tokens = s.refresh(t, tokens.Refresh)
 	}
 	if got := tokens.ExpiresIn; got > 3*time.Minute || got <= 0 {
 		t.Errorf("an access token of a session that ends in 3 minutes lives for %v", got)
 	}
-	w.principal(t, tokens.Access)
-	w.clock.forward(3*time.Minute + time.Second)
-	w.wantNoRefresh(t, tokens.Refresh)
-	w.wantRefused(t, tokens.Access)
+	s.principal(t, tokens.Access)
+	s.clock.forward(3*time.Minute + time.Second)
+	s.wantNoRefresh(t, tokens.Refresh)
+	s.wantRefused(t, tokens.Access)
 }
 
 func TestRefreshRefusesMalformedTokens(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	w.register(t, "a@example.com")
-	tokens := w.login(t, "a@example.com")
-	_, err := w.Sessions.Refresh(t.Context(), "")
+	s := newTestService(t, Options{})
+	s.register(t, "a@example.com")
+	tokens := s.login(t, "a@example.com")
+	_, err := s.Sessions.Refresh(t.Context(), "")
 	wantFields(t, err, "refresh_token required")
 	for _, token := range []string{"rt_", "x", newRefreshToken(""), tokens.Access, tokens.Refresh + "0",
 		tokens.Refresh[:len(tokens.Refresh)-1],
 		"rt_" + strings.Repeat("!", 43), strings.ToUpper(tokens.Refresh), strings.Repeat("rt_", 5000)} {
-		w.wantNoRefresh(t, token)
+		s.wantNoRefresh(t, token)
 	}
-	if _, err := w.Sessions.Refresh(t.Context(), tokens.Refresh); err != nil {
+	if _, err := s.Sessions.Refresh(t.Context(), tokens.Refresh); err != nil {
 		t.Errorf("the right one: %v", err)
 	}
 }
 
 func TestLogout(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a, b := w.register(t, "a@example.com"), w.register(t, "b@example.com")
-	first, second, third, foreign := w.login(t, a.Email), w.login(t, a.Email), w.login(t, a.Email), w.login(t, b.Email)
-	p := w.principal(t, first.Access)
+	a, b := s.register(t, "a@example.com"), s.register(t, "b@example.com")
+	first, second, third, foreign := s.login(t, a.Email), s.login(t, a.Email), s.login(t, a.Email), s.login(t, b.Email)
+	p := s.principal(t, first.Access)
 	for _, tokens := range []Tokens{second, third, foreign} {
-		w.principal(t, tokens.Access)
+		s.principal(t, tokens.Access)
 	}
-	k, secret := w.key(t, a.ID, "name")
-	wantCode(t, w.Sessions.Logout(ctx, signal.Principal{Account: a.ID, Key: k.ID}, false), "jwt_required")
+	k, secret := s.key(t, a.ID, "name")
+	wantCode(t, s.Sessions.Logout(ctx, signal.Principal{Account: a.ID, Key: k.ID}, false), "jwt_required")
 
-	if err := w.Sessions.Logout(ctx, p, false); err != nil {
+	if err := s.Sessions.Logout(ctx, p, false); err != nil {
 		t.Fatal(err)
 	}
-	w.wantRefused(t, first.Access)
-	w.wantNoRefresh(t, first.Refresh)
-	if err := w.Sessions.Logout(ctx, p, false); err != nil {
+	s.wantRefused(t, first.Access)
+	s.wantNoRefresh(t, first.Refresh)
+	if err := s.Sessions.Logout(ctx, p, false); err != nil {
 		t.Errorf("again: %v", err)
 	}
 
-	if err := w.Sessions.Logout(ctx, w.principal(t, second.Access), true); err != nil {
+	if err := s.Sessions.Logout(ctx, s.principal(t, second.Access), true); err != nil {
 		t.Fatal(err)
 	}
 	for _, tokens := range []Tokens{second, third} {
-		w.wantRefused(t, tokens.Access)
-		w.wantNoRefresh(t, tokens.Refresh)
+		s.wantRefused(t, tokens.Access)
+		s.wantNoRefresh(t, tokens.Refresh)
 	}
-	w.principal(t, foreign.Access)
-	w.principal(t, secret)   // keys are no sessions
+	s.principal(t, foreign.Access)
+	s.principal(t, secret)   // keys are no sessions
 	want := []signal.Event{} // one for each session, independent of clocks
 	for _, tokens := range []Tokens{first, second, third} {
 		want = append(want, signal.Event{Account: a.ID, Type: signal.SessionEnded, Subject: string(tokens.Session)})
 	}
-	if d := cmp.Diff(want, w.log.take()); d != "" {
+	if d := cmp.Diff(want, s.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 }
 
 func TestALoginTooManyEndsTheOldest(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{MaxSessions: 2})
-	a := w.register(t, "a@example.com")
-	first, second := w.login(t, a.Email), w.login(t, a.Email)
-	w.principal(t, first.Access)
-	w.clock.forward(time.Second)
-	refreshed := w.refresh(t, first.Refresh)
-	third := w.login(t, a.Email)
-	w.wantRefused(t, second.Access)
-	w.wantNoRefresh(t, second.Refresh)
-	w.principal(t, third.Access)
-	w.principal(t, refreshed.Access)
+	s := newTestService(t, Options{MaxSessions: 2})
+	a := s.register(t, "a@example.com")
+	first, second := s.login(t, a.Email), s.login(t, a.Email)
+	s.principal(t, first.Access)
+	s.clock.forward(time.Second)
+	refreshed := s.refresh(t, first.Refresh)
+	third := s.login(t, a.Email)
+	s.wantRefused(t, second.Access)
+	s.wantNoRefresh(t, second.Refresh)
+	s.principal(t, third.Access)
+	s.principal(t, refreshed.Access)
 	want := []signal.Event{{Account: a.ID, Type: signal.SessionEnded, Subject: string(second.Session)}}
-	if d := cmp.Diff(want, w.log.take()); d != "" {
+	if d := cmp.Diff(want, s.log.take()); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 	if n := New(nil, nil, nil, Options{}).Sessions.o.MaxSessions; n != 100 {
@@ -304,16 +304,16 @@ func TestFailedLoginsLockTheEmail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := prometheus.NewRegistry()
-			w := newWorld(t, Options{Metrics: NewMetrics(r)})
-			w.register(t, "a@example.com")
+			s := newTestService(t, Options{Metrics: NewMetrics(r)})
+			s.register(t, "a@example.com")
 			start := time.Now()
 			for i, lock := range []time.Duration{15 * time.Minute, 30 * time.Minute, time.Hour, time.Hour} {
 				for range 5 {
-					_, err := w.Sessions.Login(t.Context(), email, "wrong password")
+					_, err := s.Sessions.Login(t.Context(), email, "wrong password")
 					wantCode(t, err, "invalid_credentials") // the fifth too
 				}
 				for range 2 { // the password is not compared
-					_, err := w.Sessions.Login(t.Context(), strings.ToUpper(email), goodPassword)
+					_, err := s.Sessions.Login(t.Context(), strings.ToUpper(email), goodPassword)
 					wantCode(t, err, "account_locked")
 					e, _ := errors.AsType[*signal.Error](err)
 					if e == nil || e.Kind != signal.KindTooMany || e.RetryAfter > lock ||
@@ -321,12 +321,12 @@ func TestFailedLoginsLockTheEmail(t *testing.T) {
 						t.Errorf("lock %d: %+v, want about %v", i+1, e, lock)
 					}
 				}
-				w.clock.forward(lock)
+				s.clock.forward(lock)
 			}
-			if n := testutil.ToFloat64(w.Authenticator.metrics.locks); n != 4 {
+			if n := testutil.ToFloat64(s.Authenticator.metrics.locks); n != 4 {
 				t.Errorf("%v locks are counted", n)
 			}
-			if n := testutil.ToFloat64(w.Authenticator.metrics.failures.WithLabelValues("account_locked")); n != 8 {
+			if n := testutil.ToFloat64(s.Authenticator.metrics.failures.WithLabelValues("account_locked")); n != 8 {
 				t.Errorf("%v refusals are counted", n)
 			}
 		})
@@ -347,27 +347,27 @@ func (s hangingUp) FailLogin(ctx context.Context, email credential.Digest, r cre
 
 func TestAClientThatHangsUpIsCounted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	a := w.register(t, "a@example.com")
-	p := w.principal(t, w.login(t, a.Email).Access)
+	s := newTestService(t, Options{})
+	a := s.register(t, "a@example.com")
+	p := s.principal(t, s.login(t, a.Email).Access)
 	for name, guess := range map[string]func(context.Context) error{
 		"login": func(ctx context.Context) error {
-			_, err := w.Sessions.Login(ctx, a.Email, "wrong password")
+			_, err := s.Sessions.Login(ctx, a.Email, "wrong password")
 			return err
 		},
 		"password": func(ctx context.Context) error {
-			return w.Accounts.ChangePassword(ctx, p, "wrong password", "four green hedgehogs")
+			return s.Accounts.ChangePassword(ctx, p, "wrong password", "four green hedgehogs")
 		},
 	} {
 		for range 5 {
 			ctx, hangUp := context.WithCancel(t.Context())
-			w.Locks.store = hangingUp{w.store.Credentials, hangUp}
+			s.Locks.store = hangingUp{s.store.Credentials, hangUp}
 			wantCode(t, guess(ctx), "invalid_credentials")
 		}
-		w.Locks.store = w.store.Credentials
-		_, err := w.Sessions.Login(t.Context(), a.Email, goodPassword)
+		s.Locks.store = s.store.Credentials
+		_, err := s.Sessions.Login(t.Context(), a.Email, goodPassword)
 		t.Run(name, func(t *testing.T) { wantCode(t, err, "account_locked") })
-		if err := w.Locks.Unlock(t.Context(), a.Email); err != nil {
+		if err := s.Locks.Unlock(t.Context(), a.Email); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -388,15 +388,15 @@ func (s leaving) RevokeKey(ctx context.Context, account signal.AccountID, id sig
 // The other processes go on serving a revoked key's streams until they are notified.
 func TestARevocationIsAnnouncedThoughItsClientLeaves(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	a := w.register(t, "a@example.com")
-	k, _ := w.key(t, a.ID, "name")
+	s := newTestService(t, Options{})
+	a := s.register(t, "a@example.com")
+	k, _ := s.key(t, a.ID, "name")
 	ctx, leave := context.WithCancel(t.Context())
-	w.Locks.store = leaving{w.store.Credentials, leave}
-	if err := w.Keys.RevokeKey(ctx, a.ID, k.ID); err != nil {
+	s.Locks.store = leaving{s.store.Credentials, leave}
+	if err := s.Keys.RevokeKey(ctx, a.ID, k.ID); err != nil {
 		t.Fatal(err)
 	}
-	if events := w.log.take(); len(events) != 1 || events[0].Type != signal.KeyRevoked ||
+	if events := s.log.take(); len(events) != 1 || events[0].Type != signal.KeyRevoked ||
 		events[0].Subject != string(k.ID) {
 		t.Errorf("events %+v, want the revocation", events)
 	}
@@ -418,16 +418,16 @@ func (s overtaken) SetPassword(ctx context.Context, id signal.AccountID, hash st
 // meanwhile, by which an owner may lock out a thief.
 func TestAChangeOfThePasswordDoesNotUndoAnother(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	a := w.register(t, "a@example.com")
-	owner, thief := w.principal(t, w.login(t, a.Email).Access), w.principal(t, w.login(t, a.Email).Access)
-	quicker := New(w.store.Credentials, w.log, testKeys(), Options{Password: cheap, Now: w.clock.now})
-	w.Accounts.store = overtaken{w.store.Credentials, func() {
+	s := newTestService(t, Options{})
+	a := s.register(t, "a@example.com")
+	owner, thief := s.principal(t, s.login(t, a.Email).Access), s.principal(t, s.login(t, a.Email).Access)
+	quicker := New(s.store.Credentials, s.log, testKeys(), Options{Password: cheap, Now: s.clock.now})
+	s.Accounts.store = overtaken{s.store.Credentials, func() {
 		if err := quicker.Accounts.ChangePassword(t.Context(), owner, goodPassword, "four green hedgehogs"); err != nil {
 			t.Error(err)
 		}
 	}}
-	wantCode(t, w.Accounts.ChangePassword(t.Context(), thief, goodPassword, "five grey wolves run"), "invalid_credentials")
+	wantCode(t, s.Accounts.ChangePassword(t.Context(), thief, goodPassword, "five grey wolves run"), "invalid_credentials")
 	if _, err := quicker.Sessions.Login(t.Context(), a.Email, "four green hedgehogs"); err != nil {
 		t.Errorf("login by the password that was stored first: %v", err)
 	}
@@ -437,77 +437,77 @@ func TestAChangeOfThePasswordDoesNotUndoAnother(t *testing.T) {
 // password would wait for it.
 func TestNoPasswordIsComparedWhileLocked(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{HashesAtOnce: 1})
-	a := w.register(t, "a@example.com")
-	p := w.principal(t, w.login(t, a.Email).Access)
+	s := newTestService(t, Options{HashesAtOnce: 1})
+	a := s.register(t, "a@example.com")
+	p := s.principal(t, s.login(t, a.Email).Access)
 	for range 5 {
-		_, err := w.Sessions.Login(t.Context(), a.Email, "wrong password")
+		_, err := s.Sessions.Login(t.Context(), a.Email, "wrong password")
 		wantCode(t, err, "invalid_credentials")
 	}
-	if err := w.Sessions.hashes.acquire(t.Context()); err != nil {
+	if err := s.Sessions.hashes.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := w.Sessions.Login(ctx, a.Email, goodPassword)
+	_, err := s.Sessions.Login(ctx, a.Email, goodPassword)
 	wantCode(t, err, "account_locked")
-	wantCode(t, w.Accounts.ChangePassword(ctx, p, goodPassword, "four green hedgehogs"), "account_locked")
+	wantCode(t, s.Accounts.ChangePassword(ctx, p, goodPassword, "four green hedgehogs"), "account_locked")
 }
 
 func TestLoginClearsTheCount(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	w.register(t, "a@example.com")
+	s := newTestService(t, Options{})
+	s.register(t, "a@example.com")
 	fail := func(n int) {
 		t.Helper()
 		for range n {
-			_, err := w.Sessions.Login(t.Context(), "a@example.com", "wrong password")
+			_, err := s.Sessions.Login(t.Context(), "a@example.com", "wrong password")
 			wantCode(t, err, "invalid_credentials")
 		}
 	}
 	fail(4)
-	w.login(t, "a@example.com")
+	s.login(t, "a@example.com")
 	fail(4)
-	w.login(t, "a@example.com")
+	s.login(t, "a@example.com")
 	fail(4)
-	w.clock.forward(15*time.Minute + time.Second) // they no longer count
+	s.clock.forward(15*time.Minute + time.Second) // they no longer count
 	fail(4)
-	w.login(t, "a@example.com")
+	s.login(t, "a@example.com")
 	fail(5)
-	_, err := w.Sessions.Login(t.Context(), "a@example.com", goodPassword)
+	_, err := s.Sessions.Login(t.Context(), "a@example.com", goodPassword)
 	wantCode(t, err, "account_locked")
-	if err := w.Locks.Unlock(t.Context(), " A@EXAMPLE.com"); err != nil {
+	if err := s.Locks.Unlock(t.Context(), " A@EXAMPLE.com"); err != nil {
 		t.Fatal(err)
 	}
-	w.login(t, "a@example.com")
+	s.login(t, "a@example.com")
 }
 
 func TestLockSettings(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{Lock: credential.LockRules{After: 2, Duration: time.Minute}})
-	w.register(t, "a@example.com")
+	s := newTestService(t, Options{Lock: credential.LockRules{After: 2, Duration: time.Minute}})
+	s.register(t, "a@example.com")
 	for range 2 {
-		_, err := w.Sessions.Login(t.Context(), "a@example.com", "wrong password")
+		_, err := s.Sessions.Login(t.Context(), "a@example.com", "wrong password")
 		wantCode(t, err, "invalid_credentials")
 	}
-	_, err := w.Sessions.Login(t.Context(), "a@example.com", goodPassword)
+	_, err := s.Sessions.Login(t.Context(), "a@example.com", goodPassword)
 	wantCode(t, err, "account_locked")
-	w.clock.forward(time.Minute)
-	w.login(t, "a@example.com")
+	s.clock.forward(time.Minute)
+	s.login(t, "a@example.com")
 }
 
 // TestGuessesAtOnce makes many guesses before the first is counted: only five may be
 // answered, even if a later one is right.
 func TestGuessesAtOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{HashesAtOnce: 50})
-	w.register(t, "a@example.com")
+	s := newTestService(t, Options{HashesAtOnce: 50})
+	s.register(t, "a@example.com")
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	answers := map[string]int{}
 	for range 40 {
 		wg.Go(func() {
-			_, err := w.Sessions.Login(context.Background(), "a@example.com", "wrong password")
+			_, err := s.Sessions.Login(context.Background(), "a@example.com", "wrong password")
 			e, _ := errors.AsType[*signal.Error](err)
 			mu.Lock()
 			defer mu.Unlock()
@@ -522,12 +522,12 @@ func TestGuessesAtOnce(t *testing.T) {
 
 func TestManyRightLoginsAtOnceLockNothing(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
-	w.register(t, "a@example.com")
+	s := newTestService(t, Options{})
+	s.register(t, "a@example.com")
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			if _, err := w.Sessions.Login(context.Background(), "a@example.com", goodPassword); err != nil {
+			if _, err := s.Sessions.Login(context.Background(), "a@example.com", goodPassword); err != nil {
 				t.Error(err)
 			}
 		})
@@ -538,44 +538,44 @@ func TestManyRightLoginsAtOnceLockNothing(t *testing.T) {
 func TestSecretsAreNotLogged(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	w := newWorld(t, Options{Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	s := newTestService(t, Options{Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	ctx := t.Context()
-	a := w.register(t, "a@example.com")
-	first := w.login(t, a.Email)
-	second := w.refresh(t, first.Refresh)
-	_, secret := w.key(t, a.ID, "name")
-	w.principal(t, secret)
-	w.log.fail(errors.New("away"))
-	if _, err := w.Sessions.Refresh(ctx, first.Refresh); err == nil {
+	a := s.register(t, "a@example.com")
+	first := s.login(t, a.Email)
+	second := s.refresh(t, first.Refresh)
+	_, secret := s.key(t, a.ID, "name")
+	s.principal(t, secret)
+	s.log.fail(errors.New("away"))
+	if _, err := s.Sessions.Refresh(ctx, first.Refresh); err == nil {
 		t.Error("reuse is accepted")
 	}
 	for range 6 {
-		w.Sessions.Login(ctx, a.Email, "wrong password")
+		s.Sessions.Login(ctx, a.Email, "wrong password")
 	}
-	w.Authenticator.storeUses(ctx)
-	w.server.Kill()
-	w.Authenticator.storeUses(ctx)
-	w.Sessions.Login(ctx, a.Email, goodPassword)
-	w.announcer.sweep(ctx)
+	s.Authenticator.storeUses(ctx)
+	s.server.Kill()
+	s.Authenticator.storeUses(ctx)
+	s.Sessions.Login(ctx, a.Email, goodPassword)
+	s.announcer.sweep(ctx)
 	if out.Len() == 0 {
 		t.Error("nothing is logged")
 	}
-	for _, s := range []string{secret, first.Access, first.Refresh, second.Access, second.Refresh, goodPassword,
+	for _, text := range []string{secret, first.Access, first.Refresh, second.Access, second.Refresh, goodPassword,
 		"wrong password", a.Email} {
-		if strings.Contains(out.String(), s) {
-			t.Errorf("the log shows %q:\n%s", s, out.String())
+		if strings.Contains(out.String(), text) {
+			t.Errorf("the log shows %q:\n%s", text, out.String())
 		}
 	}
 }
 
 func TestSecretsAreNotStored(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a := w.register(t, "a@example.com")
-	tokens := w.login(t, a.Email)
-	_, secret := w.key(t, a.ID, "name")
-	c := w.server.Client()
+	a := s.register(t, "a@example.com")
+	tokens := s.login(t, a.Email)
+	_, secret := s.key(t, a.ID, "name")
+	c := s.server.Client()
 	var all strings.Builder
 	for _, key := range c.Keys(ctx, "*").Val() {
 		all.WriteString(key + "\n" + c.Dump(ctx, key).Val() + "\n")
@@ -583,9 +583,9 @@ func TestSecretsAreNotStored(t *testing.T) {
 			all.WriteString(field + "=" + value + "\n")
 		}
 	}
-	for _, s := range []string{goodPassword, tokens.Access, tokens.Refresh, tokens.Refresh[3:24], secret, secret[8:]} {
-		if strings.Contains(all.String(), s) {
-			t.Errorf("Redis holds %q", s)
+	for _, text := range []string{goodPassword, tokens.Access, tokens.Refresh, tokens.Refresh[3:24], secret, secret[8:]} {
+		if strings.Contains(all.String(), text) {
+			t.Errorf("Redis holds %q", text)
 		}
 	}
 	if !strings.Contains(all.String(), credential.DigestOf(secret).String()) ||
@@ -596,17 +596,17 @@ func TestSecretsAreNotStored(t *testing.T) {
 
 func TestCredentialsWithoutRedis(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Options{})
+	s := newTestService(t, Options{})
 	ctx := t.Context()
-	a := w.register(t, "a@example.com")
-	tokens := w.login(t, a.Email)
-	w.server.Kill()
-	_, login := w.Sessions.Login(ctx, a.Email, goodPassword)
-	_, refresh := w.Sessions.Refresh(ctx, tokens.Refresh)
-	_, access := w.Authenticator.Authenticate(ctx, tokens.Access)
-	_, key := w.Authenticator.Authenticate(ctx, newKeySecret())
+	a := s.register(t, "a@example.com")
+	tokens := s.login(t, a.Email)
+	s.server.Kill()
+	_, login := s.Sessions.Login(ctx, a.Email, goodPassword)
+	_, refresh := s.Sessions.Refresh(ctx, tokens.Refresh)
+	_, access := s.Authenticator.Authenticate(ctx, tokens.Access)
+	_, key := s.Authenticator.Authenticate(ctx, newKeySecret())
 	for name, err := range map[string]error{"login": login, "refresh": refresh, "access token": access, "key": key,
-		"logout": w.Sessions.Logout(ctx, signal.Principal{Account: a.ID, Session: tokens.Session}, false)} {
+		"logout": s.Sessions.Logout(ctx, signal.Principal{Account: a.ID, Session: tokens.Session}, false)} {
 		if signal.KindOf(err) != signal.KindUnavailable {
 			t.Errorf("%s: %v, want KindUnavailable", name, err)
 		}

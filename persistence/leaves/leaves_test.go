@@ -24,8 +24,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
-// patience bounds what waits for Redis, also on a busy machine.
-const patience = 30 * time.Second
+// waitLimit bounds what waits for Redis, also on a busy machine.
+const waitLimit = 30 * time.Second
 
 // leafBench is the Merkle logs of a Redis of its own, with the log that writes signals, and the
 // leases of two partitions.
@@ -43,9 +43,9 @@ type leafBench struct {
 func newLeafBench(tb testing.TB) *leafBench {
 	tb.Helper()
 	server := redistest.New(tb)
-	c := storetest.Client(tb, redisclient.Options{URL: server.URL(), Partitions: 2, Timeout: patience})
+	c := storetest.Client(tb, redisclient.Options{URL: server.URL(), Partitions: 2, Timeout: waitLimit})
 	b := &leafBench{TB: tb, server: server, rdb: server.Client(), store: New(c), leases: eventlog.New(c)}
-	b.log = storetest.Closing(tb, eventlog.NewLog(b.leases, eventlog.LogOptions{AppendTimeout: patience}))
+	b.log = storetest.Closing(tb, eventlog.NewLog(b.leases, eventlog.LogOptions{AppendTimeout: waitLimit}))
 	key, err := record.NewKey("")
 	if err == nil {
 		b.keys, err = record.ParseKeys(key)

@@ -197,7 +197,7 @@ func TestAnotherFeederTakesOver(t *testing.T) {
 	close(stopped.paused)
 	select {
 	case <-stopped.lost:
-	case <-time.After(markettest.Patience):
+	case <-time.After(markettest.WaitLimit):
 		t.Error("the first feeder did not notice")
 	}
 	markettest.Eventually(t, "bars of the second feeder", func() bool {

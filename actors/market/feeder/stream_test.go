@@ -297,7 +297,7 @@ func simulatedBench(t *testing.T, asset string) (
 	b.feed(Options{Metrics: NewMetrics(registry)})
 	m := b.market(market.Options{})
 	return b, registry, func() (market.Snapshot, bool) {
-		ctx, cancel := context.WithTimeout(t.Context(), markettest.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), markettest.WaitLimit)
 		defer cancel()
 		s, err := m.Series(ctx, asset, signal.M1)
 		return s, err == nil && s.Ticks

@@ -51,8 +51,8 @@ func RunError(tb testing.TB, err error) *signal.RunError {
 	return e
 }
 
-// Patience bounds every wait of a test.
-const Patience = time.Minute
+// WaitLimit bounds every wait of a test.
+const WaitLimit = time.Minute
 
 // Clock is a clock that a test moves.
 type Clock struct {
@@ -93,10 +93,10 @@ func Instant(tb testing.TB, text string) time.Time {
 // Eventually waits until ok returns true.
 func Eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	deadline := time.Now().Add(Patience)
+	deadline := time.Now().Add(WaitLimit)
 	for !ok() {
 		if time.Now().After(deadline) {
-			tb.Fatalf("%s: did not happen within %s", what, Patience)
+			tb.Fatalf("%s: did not happen within %s", what, WaitLimit)
 		}
 		time.Sleep(2 * time.Millisecond)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/agentsignal/agentsignal/configs"
 )
 
-// Patience limits every wait for a condition. It suffices for a busy machine.
-const Patience = 5 * time.Minute
+// WaitLimit limits every wait for a condition. It suffices for a busy machine.
+const WaitLimit = 5 * time.Minute
 
 // Main runs the tests of a package, independent of the settings in the environment and of profiles, and returns the
 // exit code. Eight run at once: most of them wait for something. TestMain calls it.
@@ -76,10 +76,10 @@ func Must(tb testing.TB, err error) {
 // them ask by requests.
 func Eventually(tb testing.TB, what string, ok func() bool) {
 	tb.Helper()
-	deadline := time.Now().Add(Patience)
+	deadline := time.Now().Add(WaitLimit)
 	for pause := 5 * time.Millisecond; !ok(); pause = min(pause*5/4, 50*time.Millisecond) {
 		if time.Now().After(deadline) {
-			tb.Fatalf("%s: did not happen within %s", what, Patience)
+			tb.Fatalf("%s: did not happen within %s", what, WaitLimit)
 		}
 		time.Sleep(pause)
 	}

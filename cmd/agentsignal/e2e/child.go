@@ -264,10 +264,10 @@ func (c *Child) Exit() (code int, took time.Duration) {
 	began := time.Now()
 	select {
 	case <-c.over:
-	case <-time.After(Patience):
+	case <-time.After(WaitLimit):
 		c.Signal(syscall.SIGQUIT) // the log will show where it hangs
 		<-c.over
-		c.tb.Fatalf("the child did not end within %s:\n%s", Patience, c.Log.Newest())
+		c.tb.Fatalf("the child did not end within %s:\n%s", WaitLimit, c.Log.Newest())
 	}
 	return c.Cmd.ProcessState.ExitCode(), time.Since(began)
 }

@@ -34,7 +34,7 @@ func RawConn(tb testing.TB, address string) net.Conn {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(address, "http://"))
 	Must(tb, err)
 	tb.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(Patience))
+	conn.SetDeadline(time.Now().Add(WaitLimit))
 	return conn
 }
 
@@ -58,7 +58,7 @@ type Client struct {
 func NewClient(tb testing.TB, url, token string) *Client {
 	base := &http.Transport{MaxIdleConnsPerHost: 32, DisableCompression: true}
 	tb.Cleanup(base.CloseIdleConnections)
-	return &Client{tb, url, token, &http.Client{Transport: httpCheck(tb).Transport(tb, base), Timeout: Patience,
+	return &Client{tb, url, token, &http.Client{Transport: httpCheck(tb).Transport(tb, base), Timeout: WaitLimit,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, base}
 }
 

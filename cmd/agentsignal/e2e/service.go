@@ -41,8 +41,8 @@ func end(code int) int {
 	return code
 }
 
-// Patience limits every wait for a condition.
-const Patience = commandtest.Patience
+// WaitLimit limits every wait for a condition.
+const WaitLimit = commandtest.WaitLimit
 
 // Journal is a log that tests read.
 type Journal = commandtest.Journal
@@ -174,7 +174,7 @@ func beginWith(tb testing.TB, c configs.Config, o service.Options, change ...fun
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Service{tb: tb, Log: &Journal{}, end: cancel, Ended: make(chan struct{})}
 	o.Log = slog.New(slog.NewJSONHandler(s.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	o.Shutdown = Patience
+	o.Shutdown = WaitLimit
 	i, err := service.New(ctx, c, o)
 	if err != nil {
 		cancel()

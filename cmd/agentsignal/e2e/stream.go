@@ -73,7 +73,7 @@ func (c *Client) DialAt(path string) *Stream {
 }
 
 func (c *Client) connect(path string, h http.Header) (*Stream, *http.Response, error) {
-	d := websocket.Dialer{HandshakeTimeout: Patience, TLSClientConfig: c.Base.TLSClientConfig}
+	d := websocket.Dialer{HandshakeTimeout: WaitLimit, TLSClientConfig: c.Base.TLSClientConfig}
 	ws, answer, err := d.Dial("ws"+strings.TrimPrefix(c.URL, "http")+path, h)
 	if err != nil {
 		return nil, answer, err
@@ -140,7 +140,7 @@ func (s *Stream) over(err error) {
 // Until waits until ok returns true for all messages so far.
 func (s *Stream) Until(what string, ok func(all []Message) bool) []Message {
 	s.tb.Helper()
-	deadline := time.NewTimer(Patience)
+	deadline := time.NewTimer(WaitLimit)
 	defer deadline.Stop()
 	for {
 		s.mu.Lock()
@@ -155,7 +155,7 @@ func (s *Stream) Until(what string, ok func(all []Message) bool) []Message {
 		select {
 		case <-news:
 		case <-deadline.C:
-			s.tb.Fatalf("stream: %s was not sent within %s; messages: %s", what, Patience, Types(all))
+			s.tb.Fatalf("stream: %s was not sent within %s; messages: %s", what, WaitLimit, Types(all))
 		}
 	}
 }
@@ -257,7 +257,7 @@ func (s *Stream) Send(text string) {
 // SendRaw sends anything.
 func (s *Stream) SendRaw(kind int, text string) {
 	s.tb.Helper()
-	s.WS.SetWriteDeadline(time.Now().Add(Patience))
+	s.WS.SetWriteDeadline(time.Now().Add(WaitLimit))
 	if err := s.WS.WriteMessage(kind, []byte(text)); err != nil {
 		s.tb.Fatalf("send %.100q: %v", text, err)
 	}

@@ -42,8 +42,8 @@ func listenFor(tb testing.TB, args ...string) *listening {
 		case err := <-ended:
 			ended <- err
 			return err
-		case <-time.After(commandtest.Patience):
-			return fmt.Errorf("listen did not end within %s", commandtest.Patience)
+		case <-time.After(commandtest.WaitLimit):
+			return fmt.Errorf("listen did not end within %s", commandtest.WaitLimit)
 		}
 	}
 	tb.Cleanup(func() { l.stop() })

@@ -53,10 +53,10 @@ func build(e environment, n *node, s *storage, b *background) (*parts, error) {
 	e.stops.Add("actors", system.Shutdown)
 	var open *lifecycle.Node // the weather, which is built first, notifies it once all is built
 	stored := marketstore.New(s.store.Client)
-	forecaster, climate := newWeather(e, s, stored, func(q weather.Question) {
+	forecaster, simulatedWeather := newWeather(e, s, stored, func(q weather.Question) {
 		open.ForecastArrived(q.Strategy, q.Commodity, q.Region)
 	})
-	prices, err := newPrices(e, s, n.id, system, stored, climate)
+	prices, err := newPrices(e, s, n.id, system, stored, simulatedWeather)
 	if err != nil {
 		return nil, err
 	}

@@ -17,15 +17,15 @@ import (
 
 // prices is the market and what feeds it.
 type prices struct {
-	market   *market.Market
-	feeder   *feeder.Feeder
-	climate  *weather.Simulated // moves simulated prices, or nil
-	now      func() time.Time
-	settings configs.Market
+	market           *market.Market
+	feeder           *feeder.Feeder
+	simulatedWeather *weather.Simulated // moves simulated prices, or nil
+	now              func() time.Time
+	settings         configs.Market
 }
 
 func newPrices(
-	e environment, s *storage, node string, system *engine.System, store *marketstore.Store, climate *weather.Simulated,
+	e environment, s *storage, node string, system *engine.System, store *marketstore.Store, simulatedWeather *weather.Simulated,
 ) (*prices, error) {
 	c := e.config.Market
 	m := market.New(system, market.Options{
@@ -36,8 +36,8 @@ func newPrices(
 		Log:     e.log,
 	})
 	var anomaly func(commodity string, at time.Time) float64
-	if climate != nil {
-		anomaly = climate.Anomaly
+	if simulatedWeather != nil {
+		anomaly = simulatedWeather.Anomaly
 	}
 	f, err := feeder.New(store, feeder.Options{
 		Node:    node,
@@ -50,14 +50,14 @@ func newPrices(
 		Log:     e.log,
 		Metrics: feeder.NewMetrics(e.registry),
 	})
-	return &prices{m, f, climate, s.store.Client.Now, c}, err
+	return &prices{m, f, simulatedWeather, s.store.Client.Now, c}, err
 }
 
-// feed feeds the market. It first computes the climate, which takes a moment, so that prices
+// feed feeds the market. It first computes the simulated weather, which takes a moment, so that prices
 // do not wait for it once this node is the feeder.
 func (p *prices) feed(ctx context.Context) error {
-	if p.climate != nil {
-		p.climate.Warm(ctx, p.now())
+	if p.simulatedWeather != nil {
+		p.simulatedWeather.Warm(ctx, p.now())
 	}
 	return p.feeder.Run(ctx)
 }

@@ -22,7 +22,7 @@ func newTestProcess(t *testing.T, o Options) (*process, *commandtest.Journal) {
 	c.HTTP.Addr, c.DataDir, c.Redis.URL = "127.0.0.1:0", t.TempDir(), configs.Secret(redistest.New(t).URL())
 	c.Market.Source = "stream"
 	var log commandtest.Journal
-	o.Log, o.Shutdown = slog.New(slog.NewJSONHandler(&log, nil)), commandtest.Patience
+	o.Log, o.Shutdown = slog.New(slog.NewJSONHandler(&log, nil)), commandtest.WaitLimit
 	p, err := newProcess(t.Context(), c, o)
 	commandtest.Must(t, err)
 	return p, &log

@@ -108,7 +108,7 @@ type toolUser struct {
 func newToolUser(c *e2e.Client) toolUser {
 	c.TB.Helper()
 	transport := &mcp.StreamableClientTransport{Endpoint: c.URL + "/mcp", MaxRetries: -1,
-		HTTPClient: &http.Client{Transport: withToken{c}, Timeout: e2e.Patience}}
+		HTTPClient: &http.Client{Transport: withToken{c}, Timeout: e2e.WaitLimit}}
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(c.TB.Context(), transport, nil)
 	e2e.Must(c.TB, err)
 	c.TB.Cleanup(func() { _ = session.Close() })

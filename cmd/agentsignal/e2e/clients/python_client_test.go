@@ -159,7 +159,7 @@ func (o *oddServer) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		io.WriteString(fragments, text[:len(text)/2])
-		ws.WriteControl(websocket.PingMessage, []byte(fmt.Sprint("between ", n)), time.Now().Add(e2e.Patience))
+		ws.WriteControl(websocket.PingMessage, []byte(fmt.Sprint("between ", n)), time.Now().Add(e2e.WaitLimit))
 		io.WriteString(fragments, text[len(text)/2:])
 		fragments.Close()
 	}
@@ -176,7 +176,7 @@ func (o *oddServer) stream(w http.ResponseWriter, r *http.Request) {
 		send(`{"type":"welcome","data":{},"timestamp":""}`)
 		send(event("2-0", "BTC"))
 		send(event("4-0", "BTC"))
-		ws.WriteControl(websocket.PingMessage, []byte("end"), time.Now().Add(e2e.Patience))
+		ws.WriteControl(websocket.PingMessage, []byte("end"), time.Now().Add(e2e.WaitLimit))
 		ws.SetPongHandler(func(text string) error {
 			o.mu.Lock()
 			defer o.mu.Unlock()
@@ -191,12 +191,12 @@ func (o *oddServer) stream(w http.ResponseWriter, r *http.Request) {
 	case 2:
 		confirm(`{"replayed":0,"complete":false}`)
 		send(event("9-0", "BTC"))
-		ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(4008, "slow"), time.Now().Add(e2e.Patience))
+		ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(4008, "slow"), time.Now().Add(e2e.WaitLimit))
 		ws.ReadMessage() // a connection that is closed with unread bytes loses what was sent
 	case 3:
 		confirm(`{"replayed":1,"complete":true}`)
 		send(event("10-0", "BTC"))
-		ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(4401, "no"), time.Now().Add(e2e.Patience))
+		ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(4401, "no"), time.Now().Add(e2e.WaitLimit))
 		ws.ReadMessage()
 	}
 }
@@ -295,7 +295,7 @@ func startPython(tb testing.TB, program, url, key string) *python {
 	}()
 	tb.Cleanup(func() {
 		in.Close()
-		timer := time.AfterFunc(e2e.Patience, func() { _ = cmd.Process.Kill() })
+		timer := time.AfterFunc(e2e.WaitLimit, func() { _ = cmd.Process.Kill() })
 		<-done
 		_ = cmd.Wait()
 		timer.Stop()
@@ -321,7 +321,7 @@ func (p *python) any() pythonLine {
 			p.tb.Fatal("the program in Python has ended")
 		}
 		return line
-	case <-time.After(e2e.Patience):
+	case <-time.After(e2e.WaitLimit):
 		p.tb.Fatal("the program in Python prints nothing")
 	}
 	return pythonLine{}

@@ -60,7 +60,7 @@ func interpreter(tb testing.TB, name string) string {
 }
 
 // exampleClient talks to examples.
-var exampleClient = &http.Client{Timeout: e2e.Patience}
+var exampleClient = &http.Client{Timeout: e2e.WaitLimit}
 
 // exampleReceiver is a running example.
 type exampleReceiver struct {

@@ -181,7 +181,7 @@ func TestANodeEndsOnAnotherInstallation(t *testing.T) {
 			e2e.Must(t, err)
 			select {
 			case <-s.Ended:
-			case <-time.After(e2e.Patience):
+			case <-time.After(e2e.WaitLimit):
 				t.Fatal("it goes on")
 			}
 			if s.Err == nil || !strings.Contains(s.Err.Error(), c.why) {

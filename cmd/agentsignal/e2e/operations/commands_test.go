@@ -192,7 +192,7 @@ func TestTailShowsTheStream(t *testing.T) {
 			if err != nil {
 				t.Errorf("tail ended with: %v", err)
 			}
-		case <-time.After(e2e.Patience):
+		case <-time.After(e2e.WaitLimit):
 			t.Fatal("tail did not end")
 		}
 	}

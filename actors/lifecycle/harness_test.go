@@ -19,8 +19,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
-// world fakes everything around the signals of one partition.
-type world struct {
+// harness fakes everything around the signals of one partition.
+type harness struct {
 	mu          sync.Mutex
 	open        map[signal.SignalID]signal.Signal
 	newest      signal.Position // of the event log
@@ -54,46 +54,46 @@ type world struct {
 	sys      *engine.System
 }
 
-func (w *world) LastEvent(context.Context, int) (signal.Position, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.newest, nil
+func (h *harness) LastEvent(context.Context, int) (signal.Position, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.newest, nil
 }
 
-func (w *world) OpenSignals(_ context.Context, _ int, f func(signal.Signal, signal.Position) error) error {
-	w.mu.Lock()
-	w.reads++
-	open, reading := slices.Collect(maps.Values(w.open)), w.reading
-	w.mu.Unlock()
+func (h *harness) OpenSignals(_ context.Context, _ int, f func(signal.Signal, signal.Position) error) error {
+	h.mu.Lock()
+	h.reads++
+	open, reading := slices.Collect(maps.Values(h.open)), h.reading
+	h.mu.Unlock()
 	if reading != nil {
 		<-reading
 	}
 	for i, s := range open {
-		if w.onRead != nil {
-			w.onRead(i)
+		if h.onRead != nil {
+			h.onRead(i)
 		}
 		if err := f(s, signal.Position{}); err != nil {
 			return err
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.down {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down {
 		return signal.Unavailable(errors.New("down"))
 	}
 	return nil
 }
 
-func (w *world) OpenSignalsOf(_ context.Context, _ int, ids []signal.SignalID) ([]signal.Signal, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.reads++
-	if w.down {
+func (h *harness) OpenSignalsOf(_ context.Context, _ int, ids []signal.SignalID) ([]signal.Signal, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.reads++
+	if h.down {
 		return nil, signal.Unavailable(errors.New("down"))
 	}
 	var list []signal.Signal
 	for _, id := range ids {
-		if s, ok := w.open[id]; ok {
+		if s, ok := h.open[id]; ok {
 			list = append(list, s)
 		}
 	}
@@ -106,13 +106,13 @@ func conflict(code string) error {
 }
 
 // Append refuses the same changes as the script of the log.
-func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
-	w.mu.Lock()
-	w.now++
-	w.appends++
-	w.maxInFlight = max(w.maxInFlight, w.now)
-	waits := []chan struct{}{w.block, w.turns[c.Events[0].Type]}
-	w.mu.Unlock()
+func (h *harness) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
+	h.mu.Lock()
+	h.now++
+	h.appends++
+	h.maxInFlight = max(h.maxInFlight, h.now)
+	waits := []chan struct{}{h.block, h.turns[c.Events[0].Type]}
+	h.mu.Unlock()
 	for _, wait := range waits {
 		if wait != nil {
 			select {
@@ -121,65 +121,65 @@ func (w *world) Append(ctx context.Context, c signal.Change) (signal.Position, e
 			}
 		}
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.now--
-	if w.failing != nil {
-		return signal.Position{}, w.failing
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.now--
+	if h.failing != nil {
+		return signal.Position{}, h.failing
 	}
-	if c.Epoch != w.epoch {
+	if c.Epoch != h.epoch {
 		return signal.Position{}, conflict(signal.CodeNotOwner)
 	}
-	if _, ok := w.open[c.Signal.ID]; !ok {
+	if _, ok := h.open[c.Signal.ID]; !ok {
 		return signal.Position{}, conflict("signal_closed")
 	}
-	if stored := w.open[c.Signal.ID].Sequence; c.Signal.Sequence != stored+1 {
+	if stored := h.open[c.Signal.ID].Sequence; c.Signal.Sequence != stored+1 {
 		return signal.Position{}, signal.Changed(stored)
 	}
-	w.changes = append(w.changes, c)
+	h.changes = append(h.changes, c)
 	if c.Signal.Closing != nil {
-		delete(w.open, c.Signal.ID)
+		delete(h.open, c.Signal.ID)
 	} else {
-		w.open[c.Signal.ID] = *c.Signal
+		h.open[c.Signal.ID] = *c.Signal
 	}
-	if w.dropAnswers {
+	if h.dropAnswers {
 		return signal.Position{}, signal.Unavailable(errors.New("no answer"))
 	}
 	return signal.Position{MS: time.Now().UnixMilli()}, nil
 }
 
-func (w *world) Alert(_ context.Context, asset string, alerts []alerts.Alert) error {
-	w.mu.Lock()
-	asked := w.asked
-	w.mu.Unlock()
+func (h *harness) Alert(_ context.Context, asset string, alerts []alerts.Alert) error {
+	h.mu.Lock()
+	asked := h.asked
+	h.mu.Unlock()
 	if asked != nil {
 		<-asked
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.silent {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.silent {
 		return &signal.RunError{Code: signal.DataUnavailable, Retryable: true, Message: "prices are not readable now"}
 	}
-	if w.unknown {
+	if h.unknown {
 		return &signal.RunError{Code: signal.DataUnavailable, Message: "no source knows " + asset}
 	}
-	w.alerts[asset] = append(w.alerts[asset], alerts...)
+	h.alerts[asset] = append(h.alerts[asset], alerts...)
 	return nil
 }
 
-func (w *world) Unalert(_ string, refs ...engine.Ref) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.undone = append(w.undone, refs...)
+func (h *harness) Unalert(_ string, refs ...engine.Ref) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.undone = append(h.undone, refs...)
 }
 
-func (w *world) RequestPrice(_ string, ref engine.Ref) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.priceCalls++
-	if w.price != 0 {
-		span := alerts.Span{Low: w.price, High: w.price}
-		ref.Tell(alerts.LastPrice{Price: w.price, Span: span, Frame: dayBar.Milliseconds(), Left: 1})
+func (h *harness) RequestPrice(_ string, ref engine.Ref) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.priceCalls++
+	if h.price != 0 {
+		span := alerts.Span{Low: h.price, High: h.price}
+		ref.Tell(alerts.LastPrice{Price: h.price, Span: span, Frame: dayBar.Milliseconds(), Left: 1})
 	}
 }
 
@@ -191,7 +191,7 @@ type lose struct{}
 
 // partitionOwner stands for the actor of a partition.
 type partitionOwner struct {
-	w    *world
+	h    *harness
 	node *Node
 }
 
@@ -202,85 +202,85 @@ func (o *partitionOwner) Receive(c engine.Context) {
 	case lose:
 		c.Stop(c.Self())
 	case ownership.Lost:
-		o.w.mu.Lock()
-		o.w.lost = append(o.w.lost, m.Err)
-		if o.w.retake && len(o.w.lost) == 1 {
-			c.Stop(o.w.follower.parent)
+		o.h.mu.Lock()
+		o.h.lost = append(o.h.lost, m.Err)
+		if o.h.retake && len(o.h.lost) == 1 {
+			c.Stop(o.h.follower.parent)
 		}
-		o.w.mu.Unlock()
+		o.h.mu.Unlock()
 	case engine.Terminated: // the signals of the former epoch
-		o.w.set(func() { o.w.epoch++ })
+		o.h.set(func() { o.h.epoch++ })
 		o.start(c)
 	}
 }
 
 func (o *partitionOwner) start(c engine.Context) {
-	o.w.mu.Lock()
-	epoch := o.w.epoch
-	o.w.mu.Unlock()
+	o.h.mu.Lock()
+	epoch := o.h.epoch
+	o.h.mu.Unlock()
 	f := o.node.Start(c, ownership.Owned{Partition: 3, Epoch: epoch, Owner: c.Self()}).(*follower)
-	o.w.set(func() { o.w.follower = f })
+	o.h.set(func() { o.h.follower = f })
 }
 
-// inWorld runs a test in a bubble of synctest with one open signal.
-func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
+// withHarness runs a test in a bubble of synctest with one open signal.
+func withHarness(t *testing.T, test func(t *testing.T, h *harness)) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, openSignal("1"))) })
+	synctest.Test(t, func(t *testing.T) { test(t, newHarness(t, openSignal("1"))) })
 }
 
-// newWorld starts the signals of a partition with the given open ones. It must be called
+// newHarness starts the signals of a partition with the given open ones. It must be called
 // in a synctest bubble.
-func newWorld(t *testing.T, open ...signal.Signal) *world {
+func newHarness(t *testing.T, open ...signal.Signal) *harness {
 	t.Helper()
-	return newWorldWith(t, Options{}, open...)
+	return newHarnessWith(t, Options{}, open...)
 }
 
-// newWorldWith is like newWorld, with options.
-func newWorldWith(t *testing.T, o Options, open ...signal.Signal) *world {
+// newHarnessWith is like newHarness, with options.
+func newHarnessWith(t *testing.T, o Options, open ...signal.Signal) *harness {
 	t.Helper()
-	w := unstartedWorld(t, open...)
-	w.start(o)
-	return w
+	h := unstartedHarness(t, open...)
+	h.start(o)
+	return h
 }
 
-// unstartedWorld is like newWorld, without the start.
-func unstartedWorld(t *testing.T, open ...signal.Signal) *world {
-	w := &world{
+// unstartedHarness is like newHarness, without the start.
+func unstartedHarness(t *testing.T, open ...signal.Signal) *harness {
+	h := &harness{
 		epoch:  7,
 		open:   map[signal.SignalID]signal.Signal{},
 		alerts: map[string][]alerts.Alert{},
 		sys:    engine.NewSystem(engine.Options{}),
 	}
 	for _, s := range open {
-		w.open[s.ID] = s
+		h.open[s.ID] = s
 	}
-	t.Cleanup(w.end)
-	return w
+	t.Cleanup(h.end)
+	return h
 }
 
-func (w *world) start(o Options) {
-	w.node = New(w, w, w, o)
-	produce := func() engine.Actor { return &partitionOwner{w: w, node: w.node} }
-	w.owner = w.sys.Spawn(engine.Partition, "3", produce, engine.Supervision{})
+func (h *harness) start(o Options) {
+	h.node = New(h, h, h, o)
+	produce := func() engine.Actor { return &partitionOwner{h: h, node: h.node} }
+	h.owner = h.sys.Spawn(engine.Partition, "3", produce, engine.Supervision{})
 	synctest.Wait()
 }
 
 // end ends the actors, as a synctest bubble requires.
-func (w *world) end() { w.sys.Shutdown(context.Background()) }
+func (h *harness) end() { h.sys.Shutdown(context.Background()) }
 
 // set calls f under the lock.
-func (w *world) set(f func()) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *harness) set(f func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	f()
 }
 
 // send sends m to the actor of the only alert of an asset.
-func (w *world) send(t *testing.T, asset string, m any) {
+func (h *harness) send(t *testing.T, asset string, m any) {
 	t.Helper()
-	w.mu.Lock()
-	alerts := w.alerts[asset]
-	w.mu.Unlock()
+	h.mu.Lock()
+	alerts := h.alerts[asset]
+	h.mu.Unlock()
 	if len(alerts) == 0 {
 		t.Fatalf("there is no alert for %s", asset)
 	}
@@ -289,10 +289,10 @@ func (w *world) send(t *testing.T, asset string, m any) {
 }
 
 // sendAll sends m to the actors of all alerts of an asset.
-func (w *world) sendAll(asset string, m any) {
-	w.mu.Lock()
-	alerts := w.alerts[asset]
-	w.mu.Unlock()
+func (h *harness) sendAll(asset string, m any) {
+	h.mu.Lock()
+	alerts := h.alerts[asset]
+	h.mu.Unlock()
 	for _, a := range alerts {
 		a.Ref.Tell(m)
 	}
@@ -300,25 +300,25 @@ func (w *world) sendAll(asset string, m any) {
 }
 
 // inFlight returns the number of changes being appended.
-func (w *world) inFlight() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.now
+func (h *harness) inFlight() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.now
 }
 
 // stored returns the changes so far.
-func (w *world) stored() []signal.Change {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return slices.Clone(w.changes)
+func (h *harness) stored() []signal.Change {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.changes)
 }
 
 // types returns the types of the events of all changes.
-func (w *world) types() []signal.EventType {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *harness) types() []signal.EventType {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var types []signal.EventType
-	for _, c := range w.changes {
+	for _, c := range h.changes {
 		types = append(types, c.Events[0].Type)
 	}
 	return types

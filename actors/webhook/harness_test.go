@@ -29,8 +29,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
 
-// world is a node that owns one partition, with fakes around it, in a bubble of synctest.
-type world struct {
+// harness is a node that owns one partition, with fakes around it, in a bubble of synctest.
+type harness struct {
 	t       *testing.T
 	store   *fakeStore
 	sender  *fakeSender
@@ -104,38 +104,38 @@ func localServer(tb testing.TB, h http.HandlerFunc) *httptest.Server {
 
 // owner stands for the partition's actor.
 type owner struct {
-	w     *world
+	h     *harness
 	ready chan *Recorder
 }
 
 func (o owner) Receive(c engine.Context) {
 	switch m := c.Message().(type) {
 	case engine.Started:
-		o.ready <- o.w.node.Start(c, ownership.Owned{Epoch: o.w.epoch, Owner: c.Self()}).(*Recorder)
+		o.ready <- o.h.node.Start(c, ownership.Owned{Epoch: o.h.epoch, Owner: c.Self()}).(*Recorder)
 	case ownership.Lost:
-		o.w.mu.Lock()
-		o.w.lost = append(o.w.lost, m.Err)
-		o.w.mu.Unlock()
+		o.h.mu.Lock()
+		o.h.lost = append(o.h.lost, m.Err)
+		o.h.mu.Unlock()
 		c.Stop(c.Self())
 	case string:
 		c.Stop(c.Self())
 	}
 }
 
-// inWorld runs a test in a bubble with a world of its own.
-func inWorld(t *testing.T, test func(t *testing.T, w *world)) {
-	inWorldWith(t, func(*Options) {}, test)
+// withHarness runs a test in a bubble with a harness of its own.
+func withHarness(t *testing.T, test func(t *testing.T, h *harness)) {
+	withHarnessOptions(t, func(*Options) {}, test)
 }
 
-// inWorldWith is like inWorld, with options of the node.
-func inWorldWith(t *testing.T, change func(o *Options), test func(t *testing.T, w *world)) {
+// withHarnessOptions is like withHarness, with options of the node.
+func withHarnessOptions(t *testing.T, change func(o *Options), test func(t *testing.T, h *harness)) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t, change)) })
+	synctest.Test(t, func(t *testing.T) { test(t, newHarness(t, change)) })
 }
 
-// newWorld makes the fakes. start starts the actors.
-func newWorld(t *testing.T, change ...func(o *Options)) *world {
-	w := &world{
+// newHarness makes the fakes. start starts the actors.
+func newHarness(t *testing.T, change ...func(o *Options)) *harness {
+	h := &harness{
 		t:       t,
 		epoch:   1,
 		store:   newFakeStore(),
@@ -147,111 +147,111 @@ func newWorld(t *testing.T, change ...func(o *Options)) *world {
 		woken:   make(chan struct{}, 1),
 		ended:   make(chan struct{}),
 	}
-	log := slog.New(slog.NewTextHandler(&w.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	o := Options{Log: log, Metrics: NewMetrics(w.metrics), Now: w.store.now}
+	log := slog.New(slog.NewTextHandler(&h.lines, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	o := Options{Log: log, Metrics: NewMetrics(h.metrics), Now: h.store.now}
 	for _, f := range change {
 		f(&o)
 	}
-	w.node = New(w.store, w.sender, w.keys, o)
-	w.system = engine.NewSystem(engine.Options{Log: log, Metrics: engine.NewMetrics(w.actors)})
-	w.store.appended = w.wake
-	return w
+	h.node = New(h.store, h.sender, h.keys, o)
+	h.system = engine.NewSystem(engine.Options{Log: log, Metrics: engine.NewMetrics(h.actors)})
+	h.store.appended = h.wake
+	return h
 }
 
 // start starts the actors and the feed of events.
-func (w *world) start() {
-	w.run()
+func (h *harness) start() {
+	h.run()
 	synctest.Wait()
 }
 
 // run is like start, for a test outside of a bubble.
-func (w *world) run() {
+func (h *harness) run() {
 	ready := make(chan *Recorder, 1)
-	produce := func() engine.Actor { return owner{w, ready} }
-	w.owner = w.system.Spawn(engine.Partition, "owner", produce, engine.Supervision{})
-	w.recorder = <-ready
+	produce := func() engine.Actor { return owner{h, ready} }
+	h.owner = h.system.Spawn(engine.Partition, "owner", produce, engine.Supervision{})
+	h.recorder = <-ready
 	ctx, cancel := context.WithCancel(context.Background())
-	w.unfollow = cancel
+	h.unfollow = cancel
 	go func() {
-		defer close(w.ended)
-		w.follow(ctx)
+		defer close(h.ended)
+		h.follow(ctx)
 	}()
-	w.t.Cleanup(func() {
+	h.t.Cleanup(func() {
 		cancel()
-		<-w.ended
-		w.stop()
+		<-h.ended
+		h.stop()
 	})
 }
 
 // takeOver ends the owner of the partition and starts another one on a new node with the
 // same store. If killed is true, the former one stores nothing more.
-func (w *world) takeOver(killed bool, change ...func(o *Options)) *world {
-	next := newWorld(w.t, change...)
-	next.store, next.sender, next.keys, next.account = w.store, w.sender, w.keys, w.account
-	next.node.store, next.node.sender, next.node.keys = w.store, w.sender, w.keys
-	next.epoch = w.epoch + 1
-	w.store.set(func() {
+func (h *harness) takeOver(killed bool, change ...func(o *Options)) *harness {
+	next := newHarness(h.t, change...)
+	next.store, next.sender, next.keys, next.account = h.store, h.sender, h.keys, h.account
+	next.node.store, next.node.sender, next.node.keys = h.store, h.sender, h.keys
+	next.epoch = h.epoch + 1
+	h.store.set(func() {
 		if killed {
-			w.store.epoch = next.epoch
+			h.store.epoch = next.epoch
 		}
 	})
-	w.unfollow()
-	<-w.ended
-	w.owner.Tell("stop")
+	h.unfollow()
+	<-h.ended
+	h.owner.Tell("stop")
 	synctest.Wait()
-	w.store.set(func() {
-		w.store.epoch = next.epoch
-		w.store.appended = next.wake
+	h.store.set(func() {
+		h.store.epoch = next.epoch
+		h.store.appended = next.wake
 	})
 	next.start()
 	return next
 }
 
 // wake notifies follow of new events in the log.
-func (w *world) wake() {
+func (h *harness) wake() {
 	select {
-	case w.woken <- struct{}{}:
+	case h.woken <- struct{}{}:
 	default:
 	}
 }
 
-func (w *world) stop() {
+func (h *harness) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if err := w.system.Shutdown(ctx); err != nil {
-		w.t.Errorf("Shutdown: %v", err)
+	if err := h.system.Shutdown(ctx); err != nil {
+		h.t.Errorf("Shutdown: %v", err)
 	}
-	if n := w.node.limiter.inFlight(); n != 0 {
-		w.t.Errorf("%d slots of the limiter are not released", n)
+	if n := h.node.limiter.inFlight(); n != 0 {
+		h.t.Errorf("%d slots of the limiter are not released", n)
 	}
-	if n := w.node.liveLeft.Load(); n != maxLiveNode {
-		w.t.Errorf("%d more deliveries fit into the live queues, want %d", n, maxLiveNode)
+	if n := h.node.liveLeft.Load(); n != maxLiveNode {
+		h.t.Errorf("%d more deliveries fit into the live queues, want %d", n, maxLiveNode)
 	}
 }
 
 // follow records the events of the log, like the partition's feed.
-func (w *world) follow(ctx context.Context) {
+func (h *harness) follow(ctx context.Context) {
 	done := 0
-	w.store.set(func() {
-		for done < len(w.store.log) && w.store.log[done].Position.Compare(w.store.position) <= 0 {
+	h.store.set(func() {
+		for done < len(h.store.log) && h.store.log[done].Position.Compare(h.store.position) <= 0 {
 			done++
 		}
 	})
 	for {
-		w.store.mu.Lock()
-		events := slices.Clone(w.store.log[done:])
-		w.store.mu.Unlock()
+		h.store.mu.Lock()
+		events := slices.Clone(h.store.log[done:])
+		h.store.mu.Unlock()
 		if len(events) == 0 {
 			select {
-			case <-w.woken:
+			case <-h.woken:
 				continue
 			case <-ctx.Done():
 				return
 			}
 		}
-		if err := w.recorder.Record(ctx, events); err == nil {
+		if err := h.recorder.Record(ctx, events); err == nil {
 			done += len(events)
-			w.store.set(func() { w.store.position = w.recorder.Stored(w.store.log[done-1].Position) })
+			h.store.set(func() { h.store.position = h.recorder.Stored(h.store.log[done-1].Position) })
 			continue
 		}
 		select {
@@ -263,60 +263,60 @@ func (w *world) follow(ctx context.Context) {
 }
 
 // end returns the position of the last event of the log.
-func (w *world) end() signal.Position {
-	return peek(w.store, func() signal.Position { return w.store.log[len(w.store.log)-1].Position })
+func (h *harness) end() signal.Position {
+	return peek(h.store, func() signal.Position { return h.store.log[len(h.store.log)-1].Position })
 }
 
 // stored returns the position up to which the deliveries of the log's events are stored.
-func (w *world) stored() signal.Position { return w.recorder.Stored(w.end()) }
+func (h *harness) stored() signal.Position { return h.recorder.Stored(h.end()) }
 
 // register adds a webhook subscribed to signal.created.
-func (w *world) register(change ...func(hook *delivery.Webhook)) signal.WebhookID {
-	w.t.Helper()
+func (h *harness) register(change ...func(hook *delivery.Webhook)) signal.WebhookID {
+	h.t.Helper()
 	id := signal.NewWebhookID()
 	hook := delivery.Webhook{
 		ID:         id,
-		Account:    w.account,
-		URL:        w.url(id),
+		Account:    h.account,
+		URL:        h.url(id),
 		Events:     []signal.EventType{signal.SignalCreated},
 		APIVersion: "2026-11-01",
 		Status:     delivery.WebhookEnabled,
 		CreatedAt:  time.Now(),
 		UpdatedAt:  time.Now(),
-		Secret:     w.keys.Seal([]byte("secret"), string(id)),
+		Secret:     h.keys.Seal([]byte("secret"), string(id)),
 	}
 	for _, f := range change {
 		f(&hook)
 	}
-	w.store.set(func() { w.store.save(hook) })
+	h.store.set(func() { h.store.save(hook) })
 	return id
 }
 
 // allEvents subscribes a webhook to the life of signals and to runs, onlyClosed to closings.
-func allEvents(h *delivery.Webhook) {
-	h.Events = []signal.EventType{signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed, signal.AgentStarted}
+func allEvents(hook *delivery.Webhook) {
+	hook.Events = []signal.EventType{signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed, signal.AgentStarted}
 }
 
-func onlyClosed(h *delivery.Webhook) { h.Events = []signal.EventType{signal.SignalClosed} }
+func onlyClosed(hook *delivery.Webhook) { hook.Events = []signal.EventType{signal.SignalClosed} }
 
 // serve registers a webhook whose endpoint gives an answer, and starts the actors.
-func (w *world) serve(a answer, change ...func(hook *delivery.Webhook)) signal.WebhookID {
-	w.t.Helper()
-	id := w.register(change...)
-	w.sender.script(a)
-	w.start()
+func (h *harness) serve(a answer, change ...func(hook *delivery.Webhook)) signal.WebhookID {
+	h.t.Helper()
+	id := h.register(change...)
+	h.sender.script(a)
+	h.start()
 	return id
 }
 
 // url returns the URL of a webhook.
-func (w *world) url(id signal.WebhookID) string { return "https://example.com/" + string(id) }
+func (h *harness) url(id signal.WebhookID) string { return "https://example.com/" + string(id) }
 
-// append appends events at once, each of the world's account unless it has one.
-func (w *world) append(events ...signal.Event) (ids []signal.EventID) {
-	w.store.set(func() {
+// append appends events at once, each of the account of h unless it has one.
+func (h *harness) append(events ...signal.Event) (ids []signal.EventID) {
+	h.store.set(func() {
 		for _, e := range events {
-			e.ID, e.Account = signal.NewEventID(), cmp.Or(e.Account, w.account)
-			w.store.append(e)
+			e.ID, e.Account = signal.NewEventID(), cmp.Or(e.Account, h.account)
+			h.store.append(e)
 			ids = append(ids, e.ID)
 		}
 	})
@@ -324,18 +324,18 @@ func (w *world) append(events ...signal.Event) (ids []signal.EventID) {
 }
 
 // emit appends n events signal.created at once and returns them, oldest first.
-func (w *world) emit(n int) []signal.EventID {
-	return w.append(slices.Repeat([]signal.Event{{Type: signal.SignalCreated, Data: []byte(`{"n":1}`)}}, n)...)
+func (h *harness) emit(n int) []signal.EventID {
+	return h.append(slices.Repeat([]signal.Event{{Type: signal.SignalCreated, Data: []byte(`{"n":1}`)}}, n)...)
 }
 
 // emitAs appends an event signal.created of an account.
-func (w *world) emitAs(account signal.AccountID) {
-	w.append(signal.Event{Account: account, Type: signal.SignalCreated, Data: []byte(`{"n":1}`)})
+func (h *harness) emitAs(account signal.AccountID) {
+	h.append(signal.Event{Account: account, Type: signal.SignalCreated, Data: []byte(`{"n":1}`)})
 }
 
 // emitOf appends an event of a signal.
-func (w *world) emitOf(s signal.SignalID, t signal.EventType) signal.EventID {
-	return w.append(signal.Event{Type: t, Data: []byte(`{"signal_id":"` + s + `","n":1}`)})[0]
+func (h *harness) emitOf(s signal.SignalID, t signal.EventType) signal.EventID {
+	return h.append(signal.Event{Type: t, Data: []byte(`{"signal_id":"` + s + `","n":1}`)})[0]
 }
 
 // pass lets time pass, and waits for everything that happens until then.
@@ -345,15 +345,15 @@ func pass(d time.Duration) {
 }
 
 // jump sets the clock of Redis forward. The next scan finds deliveries due by then.
-func (w *world) jump(d time.Duration) { w.store.ahead.Add(int64(d)) }
+func (h *harness) jump(d time.Duration) { h.store.ahead.Add(int64(d)) }
 
 // pendingDelivery returns a delivery of a new event that is due at a time.
-func (w *world) pendingDelivery(id signal.WebhookID, at time.Time) delivery.Delivery {
+func (h *harness) pendingDelivery(id signal.WebhookID, at time.Time) delivery.Delivery {
 	e := signal.NewEventID()
 	return delivery.Delivery{
 		ID:            signal.DeliveryIDOf(e, id),
 		Webhook:       id,
-		Account:       w.account,
+		Account:       h.account,
 		Event:         e,
 		Type:          signal.SignalCreated,
 		Status:        delivery.Pending,
@@ -364,12 +364,12 @@ func (w *world) pendingDelivery(id signal.WebhookID, at time.Time) delivery.Deli
 
 // backlogged puts n pending deliveries of a webhook into the store, due one second apart
 // and overdue, and returns their ids, oldest first.
-func (w *world) backlogged(id signal.WebhookID, n int) (ids []signal.DeliveryID) {
-	w.store.set(func() {
+func (h *harness) backlogged(id signal.WebhookID, n int) (ids []signal.DeliveryID) {
+	h.store.set(func() {
 		for i := range n {
 			at := time.Now().Truncate(time.Millisecond).Add(-time.Duration(n-i) * time.Second)
-			d := w.pendingDelivery(id, at)
-			w.store.deliveries[d.ID] = &delivery.PendingDelivery{Delivery: d, Body: fmt.Appendf(nil, "backlog %d", i)}
+			d := h.pendingDelivery(id, at)
+			h.store.deliveries[d.ID] = &delivery.PendingDelivery{Delivery: d, Body: fmt.Appendf(nil, "backlog %d", i)}
 			ids = append(ids, d.ID)
 		}
 	})
@@ -377,10 +377,10 @@ func (w *world) backlogged(id signal.WebhookID, n int) (ids []signal.DeliveryID)
 }
 
 // once checks that each of the events went to a webhook exactly once.
-func (w *world) once(id signal.WebhookID, events []signal.EventID) {
-	w.t.Helper()
+func (h *harness) once(id signal.WebhookID, events []signal.EventID) {
+	h.t.Helper()
 	n := map[signal.EventID]int{}
-	for _, s := range w.sender.sent(w.url(id)) {
+	for _, s := range h.sender.sent(h.url(id)) {
 		n[s.Event]++
 	}
 	lost, twice := 0, 0
@@ -392,72 +392,72 @@ func (w *world) once(id signal.WebhookID, events []signal.EventID) {
 		}
 	}
 	if lost+twice > 0 {
-		w.t.Errorf("of %d events %d are lost and %d sent more than once", len(events), lost, twice)
+		h.t.Errorf("of %d events %d are lost and %d sent more than once", len(events), lost, twice)
 	}
 }
 
 // statuses checks the deliveries of a webhook by status and error.
-func (w *world) statuses(id signal.WebhookID, want map[string]int) {
-	w.t.Helper()
-	if got := w.store.statuses(id); !maps.Equal(got, want) {
-		w.t.Errorf("deliveries: %v, want %v", got, want)
+func (h *harness) statuses(id signal.WebhookID, want map[string]int) {
+	h.t.Helper()
+	if got := h.store.statuses(id); !maps.Equal(got, want) {
+		h.t.Errorf("deliveries: %v, want %v", got, want)
 	}
 }
 
 // attempts checks the number of attempts so far, to all webhooks or to one, and returns them.
-func (w *world) attempts(want int, id ...signal.WebhookID) []sent {
-	w.t.Helper()
+func (h *harness) attempts(want int, id ...signal.WebhookID) []sent {
+	h.t.Helper()
 	urls := make([]string, len(id))
 	for i := range id {
-		urls[i] = w.url(id[i])
+		urls[i] = h.url(id[i])
 	}
-	all := w.sender.sent(urls...)
+	all := h.sender.sent(urls...)
 	if len(all) != want {
-		w.t.Fatalf("%d attempts, want %d", len(all), want)
+		h.t.Fatalf("%d attempts, want %d", len(all), want)
 	}
 	return all
 }
 
 // peak checks the maximum of concurrent attempts to a webhook since the last call.
-func (w *world) peak(id signal.WebhookID, want int) {
-	w.t.Helper()
-	if n := w.sender.peak(w.url(id)); n != want {
-		w.t.Errorf("%d requests at once, want %d", n, want)
+func (h *harness) peak(id signal.WebhookID, want int) {
+	h.t.Helper()
+	if n := h.sender.peak(h.url(id)); n != want {
+		h.t.Errorf("%d requests at once, want %d", n, want)
 	}
 }
 
 // calls checks how often an operation of the store was called.
-func (w *world) calls(op string, want int) {
-	w.t.Helper()
-	if n := w.store.count(op); n != want {
-		w.t.Errorf("%d calls of %s, want %d", n, op, want)
+func (h *harness) calls(op string, want int) {
+	h.t.Helper()
+	if n := h.store.count(op); n != want {
+		h.t.Errorf("%d calls of %s, want %d", n, op, want)
 	}
 }
 
 // pruned checks in how many steps the deliveries of a webhook were pruned.
-func (w *world) pruned(id signal.WebhookID, want int) {
-	w.t.Helper()
-	if n := peek(w.store, func() int { return w.store.pruned[id] }); n != want {
-		w.t.Errorf("pruned in %d steps, want %d", n, want)
+func (h *harness) pruned(id signal.WebhookID, want int) {
+	h.t.Helper()
+	if n := peek(h.store, func() int { return h.store.pruned[id] }); n != want {
+		h.t.Errorf("pruned in %d steps, want %d", n, want)
 	}
 }
 
 // losses checks how often the owner was notified that it has lost the partition.
-func (w *world) losses(want int) {
-	w.t.Helper()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.lost) != want {
-		w.t.Errorf("the owner was notified %d times of a loss, want %d", len(w.lost), want)
+func (h *harness) losses(want int) {
+	h.t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.lost) != want {
+		h.t.Errorf("the owner was notified %d times of a loss, want %d", len(h.lost), want)
 	}
 }
 
 // gathered returns the values of a counter or gauge by the value of its label, "" without one.
-func (w *world) gathered(r *prometheus.Registry, name string) map[string]float64 {
-	w.t.Helper()
+func (h *harness) gathered(r *prometheus.Registry, name string) map[string]float64 {
+	h.t.Helper()
 	families, err := r.Gather()
 	if err != nil {
-		w.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	got := map[string]float64{}
 	for _, f := range families {
@@ -476,8 +476,8 @@ func (w *world) gathered(r *prometheus.Registry, name string) map[string]float64
 }
 
 // counted returns the values of a counter that are not zero.
-func (w *world) counted(name string) map[string]float64 {
-	got := w.gathered(w.metrics, name)
+func (h *harness) counted(name string) map[string]float64 {
+	got := h.gathered(h.metrics, name)
 	maps.DeleteFunc(got, func(_ string, v float64) bool { return v == 0 })
 	return got
 }
