@@ -20,8 +20,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// world fakes the store of the logs of one partition, whose signal log has entries.
-type world struct {
+// harness fakes the store of the logs of one partition, whose signal log has entries.
+type harness struct {
 	mu      sync.Mutex
 	entries int
 	stored  []tlog.Hash // as tlog stores hashes
@@ -43,20 +43,20 @@ type world struct {
 	sys      *engine.System
 }
 
-func (w *world) do(f func()) {
+func (w *harness) do(f func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f()
 }
 
-func (w *world) read(indexes []int64) (list []tlog.Hash, err error) {
+func (w *harness) read(indexes []int64) (list []tlog.Hash, err error) {
 	for _, i := range indexes {
 		list = append(list, w.stored[i])
 	}
 	return list, nil
 }
 
-func (w *world) AppendLeaves(_ context.Context, _ int, epoch int64) (n int, more bool, err error) {
+func (w *harness) AppendLeaves(_ context.Context, _ int, epoch int64) (n int, more bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.calls++
@@ -77,19 +77,19 @@ func (w *world) AppendLeaves(_ context.Context, _ int, epoch int64) (n int, more
 	return n, n == w.batch, nil
 }
 
-func (w *world) CountLeaves(context.Context) (n int64, err error) {
+func (w *harness) CountLeaves(context.Context) (n int64, err error) {
 	w.do(func() { n, err = int64(w.leaves), w.failing })
 	return n, err
 }
 
-func (w *world) LogHeads(context.Context) ([]tlog.Tree, error) {
+func (w *harness) LogHeads(context.Context) ([]tlog.Tree, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	hash, err := tlog.TreeHash(int64(w.leaves), tlog.HashReaderFunc(w.read))
 	return []tlog.Tree{{N: int64(w.leaves), Hash: hash}}, err
 }
 
-func (w *world) LogConsistency(_ context.Context, sizes []int64, c *verify.Checkpoint) ([]tlog.TreeProof, error) {
+func (w *harness) LogConsistency(_ context.Context, sizes []int64, c *verify.Checkpoint) ([]tlog.TreeProof, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if sizes[0] == 0 || w.forked {
@@ -99,7 +99,7 @@ func (w *world) LogConsistency(_ context.Context, sizes []int64, c *verify.Check
 	return []tlog.TreeProof{p}, err
 }
 
-func (w *world) Checkpoint(context.Context) ([]byte, *verify.Checkpoint, error) {
+func (w *harness) Checkpoint(context.Context) ([]byte, *verify.Checkpoint, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.note == nil {
@@ -109,7 +109,7 @@ func (w *world) Checkpoint(context.Context) ([]byte, *verify.Checkpoint, error) 
 	return w.note, c, err
 }
 
-func (w *world) StoreCheckpoint(_ context.Context, epoch int64, signed []byte) error {
+func (w *harness) StoreCheckpoint(_ context.Context, epoch int64, signed []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if epoch != w.epoch {
@@ -123,7 +123,7 @@ func (w *world) StoreCheckpoint(_ context.Context, epoch int64, signed []byte) e
 
 // owner is the owner of a partition.
 type owner struct {
-	w *world
+	w *harness
 	n *Node
 	p int
 }
@@ -138,16 +138,16 @@ func (o *owner) Receive(c engine.Context) {
 	}
 }
 
-// newWorld returns the world with a partition that has just become owned.
-func newWorld(t *testing.T, partition int) *world {
+// newHarness returns a harness with a partition that has just become owned.
+func newHarness(t *testing.T, partition int) *harness {
 	t.Helper()
-	return newWorldOf(t, partition, nil)
+	return newHarnessOf(t, partition, nil)
 }
 
-// newWorldOf is newWorld with webhooks, nil for none.
-func newWorldOf(t *testing.T, partition int, a *audience) *world {
+// newHarnessOf is newHarness with webhooks, nil for none.
+func newHarnessOf(t *testing.T, partition int, a *audience) *harness {
 	t.Helper()
-	w := &world{batch: 100, epoch: 7, metrics: prometheus.NewRegistry(), audience: a, keys: newKeys(t)}
+	w := &harness{batch: 100, epoch: 7, metrics: prometheus.NewRegistry(), audience: a, keys: newKeys(t)}
 	w.start(partition)
 	t.Cleanup(w.end)
 	return w
@@ -166,7 +166,7 @@ func newKeys(t *testing.T) *record.Keys {
 	return keys
 }
 
-func (w *world) start(partition int) {
+func (w *harness) start(partition int) {
 	w.metrics = prometheus.NewRegistry()
 	o := Options{Metrics: NewMetrics(w.metrics), Now: func() time.Time {
 		w.mu.Lock()
@@ -182,16 +182,16 @@ func (w *world) start(partition int) {
 	synctest.Wait()
 }
 
-func (w *world) end() { w.sys.Shutdown(context.Background()) }
+func (w *harness) end() { w.sys.Shutdown(context.Background()) }
 
 // add adds entries to the signal log and reports them.
-func (w *world) add(n int) {
+func (w *harness) add(n int) {
 	w.do(func() { w.entries += n })
 	w.follower.Follow([]signal.Event{{Type: signal.AgentCompleted}, {Type: signal.SignalClosed}})
 }
 
 // appended checks how many leaves there are.
-func (w *world) wantLeaves(t *testing.T, want int) {
+func (w *harness) wantLeaves(t *testing.T, want int) {
 	t.Helper()
 	synctest.Wait()
 	w.do(func() {
@@ -202,7 +202,7 @@ func (w *world) wantLeaves(t *testing.T, want int) {
 }
 
 // sizes returns the sizes of the checkpoints that were signed.
-func (w *world) sizes() (list []int64) {
+func (w *harness) sizes() (list []int64) {
 	synctest.Wait()
 	w.do(func() {
 		for _, c := range w.signed {
@@ -212,7 +212,7 @@ func (w *world) sizes() (list []int64) {
 	return list
 }
 
-func (w *world) metric(t *testing.T, name string) float64 {
+func (w *harness) metric(t *testing.T, name string) float64 {
 	t.Helper()
 	families, err := w.metrics.Gather()
 	if err != nil {
@@ -230,7 +230,7 @@ func (w *world) metric(t *testing.T, name string) float64 {
 func TestLeavesFollowTheSignalLog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 3)
+		w := newHarness(t, 3)
 		w.add(5)
 		w.add(5)
 		w.wantLeaves(t, 0) // they wait for others
@@ -274,7 +274,7 @@ func TestAnOwnerThatIsReplacedGivesUp(t *testing.T) {
 	t.Parallel()
 	for _, partition := range []int{3, record.SigningPartition} {
 		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, partition)
+			w := newHarness(t, partition)
 			w.do(func() { w.epoch = 8 })
 			w.add(1)
 			time.Sleep(2 * time.Minute)
@@ -293,7 +293,7 @@ func TestAnOwnerThatIsReplacedGivesUp(t *testing.T) {
 func TestCheckpointsAreSigned(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, record.SigningPartition)
+		w := newHarness(t, record.SigningPartition)
 		if got := w.sizes(); !slices.Equal(got, []int64{0}) {
 			t.Errorf("at the start: %v", got)
 		}
@@ -331,15 +331,15 @@ func TestCheckpointsAreSigned(t *testing.T) {
 // TestNoContradictionIsSigned checks that the signer stops where a verifier would accuse it.
 func TestNoContradictionIsSigned(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*world){
-		"leaves are lost":       func(w *world) { w.entries, w.leaves = 5, 5 },
-		"the log is another":    func(w *world) { w.forked = true },
-		"the clock is set back": func(w *world) { w.ahead = -time.Hour },
+	for name, change := range map[string]func(*harness){
+		"leaves are lost":       func(w *harness) { w.entries, w.leaves = 5, 5 },
+		"the log is another":    func(w *harness) { w.forked = true },
+		"the clock is set back": func(w *harness) { w.ahead = -time.Hour },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, record.SigningPartition)
+				w := newHarness(t, record.SigningPartition)
 				w.add(10)
 				time.Sleep(2 * time.Minute)
 				before := len(w.sizes())
@@ -358,14 +358,14 @@ func TestNoContradictionIsSigned(t *testing.T) {
 // checkpoint is read, and where the clock went back behind the newest one.
 func TestAgeGrowsWhileNothingIsSigned(t *testing.T) {
 	t.Parallel()
-	for name, change := range map[string]func(*world){
-		"the first read fails":  func(w *world) { w.note = []byte("not a checkpoint") },
-		"the clock is set back": func(w *world) { w.ahead = -time.Hour },
+	for name, change := range map[string]func(*harness){
+		"the first read fails":  func(w *harness) { w.note = []byte("not a checkpoint") },
+		"the clock is set back": func(w *harness) { w.ahead = -time.Hour },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, record.SigningPartition)
+				w := newHarness(t, record.SigningPartition)
 				w.end()
 				note := w.note
 				w.do(func() { change(w) })
@@ -388,7 +388,7 @@ func TestAgeGrowsWhileNothingIsSigned(t *testing.T) {
 func TestANewNameBeginsANewRecord(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, record.SigningPartition)
+		w := newHarness(t, record.SigningPartition)
 		w.add(10)
 		time.Sleep(2 * time.Minute)
 		w.end()

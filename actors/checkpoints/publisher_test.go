@@ -54,7 +54,7 @@ func (a *audience) Append(_ context.Context, c signal.Change) (signal.Position, 
 }
 
 // set changes the webhooks of an account, and reports it.
-func (a *audience) set(w *world, account signal.AccountID, list ...delivery.Webhook) {
+func (a *audience) set(w *harness, account signal.AccountID, list ...delivery.Webhook) {
 	a.mu.Lock()
 	a.webhooks[account] = list
 	a.mu.Unlock()
@@ -77,7 +77,7 @@ func TestCheckpointsArePublished(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := &audience{webhooks: map[signal.AccountID][]delivery.Webhook{}}
-		w := newWorldOf(t, 0, a)
+		w := newHarnessOf(t, 0, a)
 		hook := func(status delivery.WebhookStatus, events ...signal.EventType) delivery.Webhook {
 			return delivery.Webhook{Status: status, Events: events}
 		}
