@@ -301,6 +301,8 @@ type Security struct {
 
 // Record configures the record of signals.
 type Record struct {
+	// Every is how late a checkpoint may follow a creation or a closing; at least 1s.
+	Every Duration `yaml:"every" env:"EVERY"`
 	// Witnesses are the public keys, name+hash+base64, of those who may countersign checkpoints.
 	Witnesses []string `yaml:"witnesses" env:"WITNESSES"`
 }
@@ -372,6 +374,7 @@ func Default() Config {
 		Weather:  Weather{Source: "simulated"},
 		Costs:    Costs{Crypto: 10, Stock: 2, FX: 1, Commodity: 3, Slippage: 0.008},
 		Audit:    Audit{Every: Duration(24 * time.Hour)},
+		Record:   Record{Every: Duration(10 * time.Second)},
 		Webhooks: defaultWebhooks(),
 		Log:      Log{Level: "info", Format: "auto"},
 	}

@@ -224,6 +224,7 @@ func (c *Config) checkStore(check checker) {
 const minAuditEvery = Duration(time.Minute)
 
 func (c *Config) checkPositive(check checker) {
+	check(c.Record.Every >= Duration(time.Second), "record.every", "must be 1s or more")
 	check(c.Audit.Every == 0 || c.Audit.Every >= minAuditEvery, "audit.every", "must be 1m or more, or 0 for never")
 	for key, d := range map[string]Duration{
 		"lease":                    c.Lease,

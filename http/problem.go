@@ -54,7 +54,7 @@ var problemKinds = []problemKind{
 	{"idempotency_in_progress", 409, "The first request is still running",
 		"A request with the same Idempotency-Key has not been answered yet. Try again in a moment."},
 	{"not_signed", 409, "No checkpoint has it yet",
-		"The creation of the signal is newer than the checkpoint of the proof. A checkpoint is signed each minute: " +
+		"The creation of the signal is newer than the checkpoint of the proof. A checkpoint follows each leaf within seconds: " +
 			"ask again after the time in the header Retry-After, or with the size of a newer checkpoint."},
 	{"body_too_large", 413, "The body is too large", "A body may have at most 1 MiB, under /v1/auth 64 KiB."},
 	{"unsupported_media_type", 415, "The media type is not supported",

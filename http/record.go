@@ -42,9 +42,9 @@ const (
 	maxTilePath = 64
 	// tileHeight is the height of all tiles.
 	tileHeight = 8
-	// retryNotSigned is when to ask again for a proof that no checkpoint supports yet. The next
-	// checkpoint is at most a minute away, and often nearer.
-	retryNotSigned = 15 * time.Second
+	// retryNotSigned is when to ask again for a proof that no checkpoint supports yet. The next one
+	// follows a leaf within record.every, 10 seconds unless set.
+	retryNotSigned = 10 * time.Second
 )
 
 var (
@@ -56,7 +56,7 @@ var (
 const typeBytes = "application/octet-stream"
 
 var errNotSigned = &signal.Error{Kind: signal.KindConflict, Code: "not_signed",
-	Message:    "no checkpoint has it yet: one is signed each minute, ask again then",
+	Message:    "no checkpoint has it yet: one follows within seconds, ask again then",
 	RetryAfter: retryNotSigned}
 
 // signalProof is the answer to GET /v1/signals/{id}/proof. Closed is nil while the signal is

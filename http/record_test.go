@@ -164,7 +164,7 @@ func TestUnsignedLeaves(t *testing.T) {
 	refuse := &signal.Error{Kind: signal.KindConflict, Code: "not_signed"}
 	f.leaf = func(signal.Position, tlog.Tree) (*verify.Leaf, error) { return nil, refuse }
 	a := do(t, s, "GET", proof, "")
-	if a.Status != 409 || a.problem(t).Code != "not_signed" || a.Header.Get("Retry-After") != "15" {
+	if a.Status != 409 || a.problem(t).Code != "not_signed" || a.Header.Get("Retry-After") != "10" {
 		t.Errorf("a new signal: %d %s", a.Status, a.Body)
 	}
 	a = do(t, s, "GET", proof+"?log_size=8", "")

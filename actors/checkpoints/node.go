@@ -32,8 +32,8 @@ type Store interface {
 
 // Options are the settings of a node.
 type Options struct {
-	Every     time.Duration // sign at least this often; default a minute
-	MaxLeaves int64         // and after so many leaves; default 1,000
+	Every     time.Duration // sign new leaves at most this late; default 10 seconds
+	Retention time.Duration // of signals, for readers of checkpoints
 	// Subscribers and Events publish checkpoints as events log.checkpoint. Without both nothing is
 	// published.
 	Subscribers Subscribers
@@ -52,8 +52,7 @@ type Node struct {
 
 // New returns a node that signs with keys.
 func New(store Store, keys *record.Keys, o Options) *Node {
-	o.Every = cmp.Or(o.Every, time.Minute)
-	o.MaxLeaves = cmp.Or(o.MaxLeaves, 1000)
+	o.Every = cmp.Or(o.Every, 10*time.Second)
 	if o.Now == nil {
 		o.Now = time.Now
 	}

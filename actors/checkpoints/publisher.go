@@ -33,12 +33,16 @@ type (
 	}
 )
 
-// pollEvery is how often a publisher with subscribers looks for a new checkpoint.
-const pollEvery = 5 * time.Second
+const (
+	// pollEvery is how often a publisher with subscribers looks for a new checkpoint.
+	pollEvery = 5 * time.Second
+	// publishEvery is the least time between two checkpoints that an account gets.
+	publishEvery = time.Minute
+)
 
 // publisher is the actor that publishes checkpoints as events log.checkpoint of the accounts of a
 // partition that have a webhook for them. Without such an account it does nothing. An account gets
-// at most one checkpoint in Options.Every, always the newest. After a change of the owner the
+// at most one checkpoint in publishEvery, always the newest. After a change of the owner the
 // newest is published again.
 type publisher struct {
 	o *owned
@@ -133,7 +137,7 @@ func (o *owned) subscribers(ctx context.Context, to map[signal.AccountID]time.Ti
 }
 
 // publish appends the newest checkpoint to the event log of each account that has not got one for
-// Options.Every, and returns what each has got.
+// publishEvery, and returns what each has got.
 func (o *owned) publish(ctx context.Context, to map[signal.AccountID]time.Time) (map[signal.AccountID]time.Time, error) {
 	got := make(map[signal.AccountID]time.Time, len(to))
 	for account, at := range to {
@@ -154,7 +158,7 @@ func (o *owned) publish(ctx context.Context, to map[signal.AccountID]time.Time) 
 		return got, err
 	}
 	for account, last := range to {
-		if !last.IsZero() && newest.At.Sub(last) < o.options.Every {
+		if !last.IsZero() && newest.At.Sub(last) < publishEvery {
 			continue
 		}
 		_, err := o.options.Events.Append(ctx, signal.Change{

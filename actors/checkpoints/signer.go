@@ -20,8 +20,12 @@ type (
 	}
 )
 
-// checkEvery is how often the signer counts leaves.
-const checkEvery = time.Second
+const (
+	// checkEvery is how often the signer counts leaves.
+	checkEvery = time.Second
+	// signEvery is how often it signs without new leaves, so that readers see that there are none.
+	signEvery = time.Minute
+)
 
 // signer is the actor that signs the heads of all logs.
 type signer struct {
@@ -105,8 +109,9 @@ func (o *owned) check(ctx context.Context, last *verify.Checkpoint) (*verify.Che
 			return last, err
 		}
 		grown := n - last.Size()
-		due := now.Sub(last.At) >= o.options.Every || grown >= o.options.MaxLeaves
-		if !due && grown >= 0 && !now.Before(last.At) {
+		age := now.Sub(last.At)
+		due := age >= signEvery || age >= o.options.Every && grown > 0
+		if !due && grown >= 0 && age >= 0 {
 			return last, nil
 		}
 	}
@@ -114,7 +119,7 @@ func (o *owned) check(ctx context.Context, last *verify.Checkpoint) (*verify.Che
 	if err != nil {
 		return last, err
 	}
-	c := &verify.Checkpoint{Origin: o.keys.Name(), At: now, Logs: heads}
+	c := &verify.Checkpoint{Origin: o.keys.Name(), At: now, Retention: o.options.Retention, Logs: heads}
 	if last != nil {
 		if err := o.follows(ctx, last, c); err != nil {
 			return last, err

@@ -69,7 +69,7 @@ func makeBrowserCases(tb testing.TB) []browserCase {
 	l.keys = browserKeys(tb, 1)
 	keys := strings.Join(l.keys.Public(), "\n") + "\n"
 	opened, closed := example("a", ""), example("a", signal.StopLoss)
-	text := []string{Text(opened, Counts{7, 5}), Text(closed, Counts{7, 6})}
+	text := []string{Text(opened, Metadata(opened.Metadata), after(7, 5)), Text(closed, "", after(7, 6))}
 	var cases []browserCase
 	// proof returns the proof of the leaves, at places of log 1; less than 0: none.
 	proof := func(created, ended int) browserProof {
@@ -89,11 +89,11 @@ func makeBrowserCases(tb testing.TB) []browserCase {
 			"entry_price": 100, "stop_loss": 99, "take_profit": 101.5, "created_at": "2026-11-23T09:30:00.000Z",
 			"expires_at": "2026-11-23T10:30:00.000Z", "closed_at": nil, "close_reason": nil, "exit_price": nil,
 			"pnl_percent": nil, "pnl_absolute": nil, "duration_minutes": nil, "final_confidence": nil,
-			"mfe_r": nil, "mae_r": nil}
+			"mfe_r": nil, "mae_r": nil, "r": nil, "metadata": s.Metadata}
 		if c := s.Closing; c != nil {
 			for name, value := range map[string]any{"closed_at": "2026-11-23T09:31:00.000Z", "close_reason": c.Reason,
 				"exit_price": 99, "pnl_percent": -1, "pnl_absolute": -1, "duration_minutes": 1,
-				"final_confidence": s.Confidence, "mfe_r": 1.2346, "mae_r": -.5} {
+				"final_confidence": s.Confidence, "mfe_r": 1.2346, "mae_r": -.5, "r": -1} {
 				m[name] = value
 			}
 		}
@@ -126,11 +126,15 @@ func makeBrowserCases(tb testing.TB) []browserCase {
 	good("the closing is not yet in a checkpoint", "proved").Proof.Closed = nil
 	lies := map[string]any{"exit_price": 101.5, "pnl_percent": 1.5, "close_reason": "take_profit",
 		"initial_confidence": .5, "created_at": "2026-11-23T09:30:00.001Z", "mfe_r": 1.2348, "closed_at": nil,
-		"signal_id": "sig_b"}
+		"signal_id": "sig_b", "r": 1.5, "duration_minutes": 2,
+		"metadata": json.RawMessage(`{"source":"simulated","reasoning":"because"}`)}
 	for _, name := range slices.Sorted(maps.Keys(lies)) {
 		b := good(name+" is shown otherwise", "differs")
 		b.Signal[name], b.Member = lies[name], name
 	}
+	b := good("the source is shown otherwise", "differs")
+	b.Signal["metadata"], b.Member = json.RawMessage(`{"source":"binance","reasoning":"one \u2028 <two>"}`), "metadata.source"
+	good("a member that is not covered", "proved").Signal["stars"] = 5
 	broken := func(part, name string, change func(p *browserProof)) *browserCase {
 		b := good(name, "broken")
 		b.Part = part
@@ -230,15 +234,19 @@ func (b *browserCase) judge(tb testing.TB) (want, part, member string) {
 		if err != nil || e.Kind != kind {
 			return "broken", "leaf", ""
 		}
-		if _, err := verify.Matches(l.Text, shown); err != nil {
-			for name := range b.Signal {
-				if strings.Contains(err.Error(), ": "+name+" is ") ||
-					name == "signal_id" && strings.HasSuffix(err.Error(), " "+name) {
-					return "differs", "", name
-				}
+	}
+	closed := ""
+	if b.Proof.Closed != nil {
+		closed = b.Proof.Closed.Text
+	}
+	if _, err := verify.Matches(b.Proof.Created.Text, closed, shown); err != nil {
+		for _, name := range append(slices.Collect(maps.Keys(b.Signal)), "metadata.source") {
+			if strings.Contains(err.Error(), " "+name+" is ") ||
+				name == "signal_id" && strings.HasSuffix(err.Error(), " "+name) {
+				return "differs", "", name
 			}
-			tb.Fatal(err)
 		}
+		tb.Fatal(err)
 	}
 	return "proved", "", ""
 }

@@ -42,11 +42,11 @@ type Account struct {
 
 // Leaf is what a log knows of one of its leaves.
 type Leaf struct {
-	Index  int64
-	Counts Counts
-	Prev   int64           // the account's leaf before it: its index and 1; 0: none
-	At     signal.Position // of the entry
-	Hash   *tlog.Hash      // nil: not readable
+	Index int64
+	Place
+	Prev int64           // the account's leaf before it: its index and 1; 0: none
+	At   signal.Position // of the entry
+	Hash *tlog.Hash      // nil: not readable
 }
 
 // Checker compares the leaves of a log with the entries of the signal log, in their order.
@@ -90,8 +90,9 @@ func (c *Checker) follow(l *Leaf) {
 }
 
 // Compare compares the entry s of the signal log, or raw if it is not readable, with its leaf.
+// metadata is what Metadata or ClosingMetadata returns for it.
 // created is the position of the creation that a closing names.
-func (c *Checker) Compare(l Leaf, s *signal.Signal, raw []byte, created signal.Position) {
+func (c *Checker) Compare(l Leaf, s *signal.Signal, metadata string, raw []byte, created signal.Position) {
 	c.follow(&l)
 	var account signal.AccountID
 	var id signal.SignalID
@@ -106,7 +107,7 @@ func (c *Checker) Compare(l Leaf, s *signal.Signal, raw []byte, created signal.P
 			c.find(account, id, l.Index, "the record has no salt of the account of the stored signal")
 			return
 		}
-		salt, text = a.Salt, Text(s, l.Counts)
+		salt, text = a.Salt, Text(s, metadata, l.Place)
 	}
 	switch {
 	case l.Hash == nil:

@@ -1,17 +1,20 @@
 package record
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 func FuzzParse(f *testing.F) {
 	_, older, _ := history(f)
 	f.Add(older.Text())
-	f.Add("a\n0\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\ntime 2026-11-23T12:00:00Z\n")
+	f.Add("a\n0\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\ntime 2026-11-23T12:00:00Z\nretention 60\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		if c, err := verify.Parse(text); err == nil && c.Text() != text {
 			t.Errorf("%q reads as %q", text, c.Text())
@@ -38,16 +41,32 @@ func FuzzLeaf(f *testing.F) {
 		if known := l.logs[leaf.Log].leaves[leaf.Index]; known.Text != leaf.Text {
 			t.Errorf("%+v is proved by %s", e, text)
 		}
-		verify.Matches(leaf.Text, text)
+		_, _ = verify.Matches(leaf.Text, "", text)
 	})
 }
 
 func FuzzMatches(f *testing.F) {
-	f.Add(`{"signal_id":"a","x":{}}`, []byte(`{"signal_id":"a","x":{}}`))
-	f.Add(`{"signal_id":"a","x_r":1}`, []byte(`{"signal_id":"a","x_r":1.00001}`))
-	f.Fuzz(func(t *testing.T, text string, shown []byte) {
-		if n, err := verify.Matches(text, shown); err == nil && n == 0 {
-			t.Error("nothing was compared")
+	created, closed := Text(example("a", ""), Metadata(nil), after(1, 0)), Text(example("a", signal.StopLoss), "", after(1, 1))
+	f.Add(created, closed, []byte(`{"signal_id":"sig_a","r":-1,"mfe_r":1.2346}`))
+	f.Add(created, "", []byte(`{"signal_id":"sig_a","metadata":{},"x":{}}`))
+	f.Fuzz(func(t *testing.T, created, closed string, shown []byte) {
+		if unproved, _ := verify.Matches(created, closed, shown); slices.Contains(unproved, "signal_id") {
+			t.Error("the identifier of a signal is not compared")
+		}
+	})
+}
+
+// FuzzCanonical checks that the canonical form reads as the value, and is its own canonical form.
+func FuzzCanonical(f *testing.F) {
+	f.Add([]byte(`{"b":[1e21,-0.0,0.1,1e-7,"\u2028\\u2028<\u0001"],"a":{"\ud83d\ude00":null,"\ufb33":true}}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		var v, again any
+		if json.Unmarshal(text, &v) != nil {
+			return
+		}
+		c := verify.Canonical(v)
+		if err := json.Unmarshal(c, &again); err != nil || !bytes.Equal(verify.Canonical(again), c) {
+			t.Errorf("%s has the canonical form %s, which is %s: %v", text, c, verify.Canonical(again), err)
 		}
 	})
 }
@@ -70,7 +89,7 @@ func FuzzComplete(f *testing.F) {
 				return // Holds refuses it
 			}
 		}
-		if before, last, err := verify.Complete(entries); err == nil &&
+		if before, last, err := (&verify.Checkpoint{}).Complete(entries); err == nil &&
 			last.Created-before["created"] > int64(len(entries)) {
 			t.Errorf("%d creations of %d entries, %v were before", last.Created, len(entries), before)
 		}

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"hash"
 	"math"
 	"strconv"
@@ -21,23 +22,35 @@ const SaltSize = 32
 // Counts are the signals of an account that were created and closed, up to and including a leaf.
 type Counts struct{ Created, Closed int64 }
 
+// Place is what the text of a leaf has of its place in the log.
+type Place struct {
+	Counts
+	Previous time.Time // of a creation: when the account created the signal before; zero in its first
+	Signed   int64     // of a closing: the leaves of the log that the newest checkpoint had then
+}
+
 // Text returns the text of the leaf for a creation, or for a closing if s has one: a JSON object
-// with the members of GET /v1/signals/{id} under the same names. A closing needs only ID, Account,
-// CreatedAt, Confidence, MFE, MAE and Closing of s. The text of a signal never changes, so that a
-// leaf can be opened as long as the signal log has the signal.
-func Text(s *signal.Signal, n Counts) string {
+// with the members of GET /v1/signals/{id} under the same names, except for those that follow from
+// others. Of a closing s needs only ID, Account, Confidence, MFE, MAE and Closing. metadata is what
+// Metadata or ClosingMetadata returns for it. The text of a signal never changes, so that a leaf
+// can be opened as long as the signal log has the signal.
+func Text(s *signal.Signal, metadata string, at Place) string {
 	if s.Closing != nil {
-		return closedText(s, n)
+		return closedText(s, metadata, at)
 	}
-	b := appendHead(make([]byte, 0, 512), "created", s, n)
+	b := appendHead(make([]byte, 0, 1024), "created", s, at)
+	if b = appendName(b, "previous_created_at"); at.Previous.IsZero() {
+		b = append(b, "null"...)
+	} else {
+		b = signal.AppendTime(b, at.Previous)
+	}
 	b = appendMember(b, "agent_id", string(s.Agent))
 	b = appendMember(b, "asset", s.Asset)
 	b = appendMember(b, "strategy", s.Strategy)
 	b = appendMember(b, "timeframe", string(s.Timeframe))
 	b = appendMember(b, "risk_level", string(s.Risk))
 	b = appendMember(b, "direction", string(s.Direction))
-	b = append(b, `,"initial_confidence":`...)
-	b = signal.AppendConfidence(b, s.Confidence)
+	b = signal.AppendConfidence(appendName(b, "initial_confidence"), s.Confidence)
 	var entry, stop, target *float64
 	if l := s.Levels; l != nil {
 		entry, stop, target = &l.Entry, &l.Stop, &l.Target
@@ -47,36 +60,61 @@ func Text(s *signal.Signal, n Counts) string {
 	b = appendNumber(b, "take_profit", target)
 	b = appendTime(b, "created_at", s.CreatedAt)
 	b = appendTime(b, "expires_at", s.ExpiresAt)
-	return string(append(b, '}'))
+	return string(append(append(b, metadata...), '}'))
 }
 
-func closedText(s *signal.Signal, n Counts) string {
+func closedText(s *signal.Signal, metadata string, at Place) string {
 	c := s.Closing
-	b := appendHead(make([]byte, 0, 512), "closed", s, n)
-	b = append(b, `,"final_confidence":`...)
-	b = signal.AppendConfidence(b, s.Confidence)
+	b := appendHead(make([]byte, 0, 512), "closed", s, at)
+	b = strconv.AppendInt(appendName(b, "signed_leaves"), at.Signed, 10)
+	b = signal.AppendConfidence(appendName(b, "final_confidence"), s.Confidence)
 	b = appendNumber(b, "mfe_r", &s.MFE)
 	b = appendNumber(b, "mae_r", &s.MAE)
-	b = appendTime(b, "created_at", s.CreatedAt)
 	b = appendTime(b, "closed_at", c.At)
 	b = appendMember(b, "close_reason", string(c.Reason))
 	b = appendNumber(b, "exit_price", c.ExitPrice)
-	b = appendNumber(b, "pnl_percent", c.PnLPercent)
-	b = appendNumber(b, "pnl_absolute", c.PnLAbsolute)
-	b = append(b, `,"duration_minutes":`...)
-	b = strconv.AppendInt(b, c.DurationMinutes, 10)
-	return string(append(b, '}'))
+	return string(append(append(b, metadata...), '}'))
+}
+
+// copied are the members of the metadata of a creation that its leaf repeats, so that a reader sees
+// which of those was changed on which the worth of a record rests most.
+var copied = []string{"source", "time_compression", "proxy", "cost_r", "break_even_net", "expected_r_net"}
+
+// Metadata returns the members of a leaf for the metadata of a creation: a copy of some, and the
+// hash of all in their canonical form. Nothing is copied of what is no JSON object.
+func Metadata(metadata []byte) string {
+	members := map[string]any{}
+	if len(metadata) > 0 {
+		_ = json.Unmarshal(metadata, &members) // what cannot be read is shown to no reader
+	}
+	copies := map[string]any{}
+	for _, name := range copied {
+		if v, ok := members[name]; ok {
+			copies[name] = v
+		}
+	}
+	sum := sha256.Sum256(verify.Canonical(members))
+	return `,"metadata":` + string(verify.Canonical(copies)) + `,"metadata_sha256":"` + hex.EncodeToString(sum[:]) + `"`
+}
+
+// ClosingMetadata returns the members of a leaf for the metadata that a closing has added, mostly
+// none.
+func ClosingMetadata(metadata []byte) string {
+	if len(metadata) == 0 {
+		return ""
+	}
+	return `,"metadata":` + string(metadata)
 }
 
 // UnreadableText returns the text of the leaf for an entry of the signal log that cannot be
 // decoded, so that it has a leaf as well.
 func UnreadableText(entry []byte) string {
 	sum := sha256.Sum256(entry)
-	return `{"v":1,"kind":"unreadable","sha256":"` + hex.EncodeToString(sum[:]) + `"}`
+	return `{"v":2,"kind":"unreadable","sha256":"` + hex.EncodeToString(sum[:]) + `"}`
 }
 
-func appendHead(b []byte, kind string, s *signal.Signal, n Counts) []byte {
-	b = append(b, `{"v":1,"kind":"`...)
+func appendHead(b []byte, kind string, s *signal.Signal, n Place) []byte {
+	b = append(b, `{"v":2,"kind":"`...)
 	b = append(b, kind...)
 	b = append(b, '"')
 	b = appendMember(b, "account", string(s.Account))

@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -151,7 +152,8 @@ func example(id string, reason signal.CloseReason) *signal.Signal {
 	s := &signal.Signal{ID: signal.SignalID("sig_" + id), Account: "acc_1", Agent: "trading", Asset: `B"TC`,
 		Strategy: "momentum", Timeframe: signal.H1, Risk: signal.LowRisk, Direction: signal.Long, Confidence: .4371,
 		Levels: &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}, CreatedAt: at, ExpiresAt: at.Add(time.Hour),
-		MFE: 1.23456, MAE: -.5}
+		MFE: 1.23456, MAE: -.5,
+		Metadata: []byte(`{"source":"simulated","reasoning":"one \u2028 <two>"}`)}
 	if reason != "" {
 		s.Closing = &signal.Closing{
 			Reason:          reason,
@@ -165,28 +167,60 @@ func example(id string, reason signal.CloseReason) *signal.Signal {
 	return s
 }
 
+// after returns the place of a leaf with which its account has created and closed so many signals.
+func after(created, closed int64) Place {
+	p := Place{Counts: Counts{created, closed}}
+	if created > 1 {
+		p.Previous = time.Date(2026, 11, 23, 9, 29, 0, 0, time.UTC)
+	}
+	return p
+}
+
 func TestTextOfALeaf(t *testing.T) {
 	t.Parallel()
-	created := Text(example("a", ""), Counts{7, 5})
-	if d := cmp.Diff(`{"v":1,"kind":"created","account":"acc_1","created":7,"closed":5,"signal_id":"sig_a",`+
-		`"agent_id":"trading","asset":"B\"TC","strategy":"momentum","timeframe":"1h","risk_level":"low",`+
+	created := Text(example("a", ""), Metadata([]byte(`{ "cost_r":0.1,"a":-0.0, "source":"x" }`)), after(7, 5))
+	if d := cmp.Diff(`{"v":2,"kind":"created","account":"acc_1","created":7,"closed":5,"signal_id":"sig_a",`+
+		`"previous_created_at":"2026-11-23T09:29:00.000Z","agent_id":"trading","asset":"B\"TC","strategy":"momentum","timeframe":"1h","risk_level":"low",`+
 		`"direction":"long","initial_confidence":0.4371,"entry_price":100,"stop_loss":99,"take_profit":101.5,`+
-		`"created_at":"2026-11-23T09:30:00.000Z","expires_at":"2026-11-23T10:30:00.000Z"}`, created); d != "" {
+		`"created_at":"2026-11-23T09:30:00.000Z","expires_at":"2026-11-23T10:30:00.000Z",`+
+		`"metadata":{"cost_r":0.1,"source":"x"},"metadata_sha256":"`+
+		fmt.Sprintf("%x", sha256.Sum256([]byte(`{"a":0,"cost_r":0.1,"source":"x"}`)))+`"}`, created); d != "" {
 		t.Error(d)
 	}
-	if d := cmp.Diff(`{"v":1,"kind":"closed","account":"acc_1","created":7,"closed":6,"signal_id":"sig_a",`+
-		`"final_confidence":0.4371,"mfe_r":1.23456,"mae_r":-0.5,"created_at":"2026-11-23T09:30:00.000Z",`+
-		`"closed_at":"2026-11-23T09:31:00.000Z","close_reason":"stop_loss","exit_price":99,"pnl_percent":-1,`+
-		`"pnl_absolute":-1,"duration_minutes":1}`, Text(example("a", signal.StopLoss), Counts{7, 6})); d != "" {
+	if d := cmp.Diff(`{"v":2,"kind":"closed","account":"acc_1","created":7,"closed":6,"signal_id":"sig_a",`+
+		`"signed_leaves":5,"final_confidence":0.4371,"mfe_r":1.23456,"mae_r":-0.5,`+
+		`"closed_at":"2026-11-23T09:31:00.000Z","close_reason":"stop_loss","exit_price":99,`+
+		`"metadata":{"stale_exit":true}}`, Text(example("a", signal.StopLoss), ClosingMetadata([]byte(`{"stale_exit":true}`)),
+		Place{Counts: Counts{7, 6}, Signed: 5})); d != "" {
 		t.Error(d)
 	}
 	content := example("a", "")
 	content.Levels = nil
-	if text := Text(content, Counts{1, 0}); !strings.Contains(text, `"entry_price":null`) || !json.Valid([]byte(text)) {
+	if text := Text(content, Metadata(nil), after(1, 0)); !strings.Contains(text, `"entry_price":null`) || !json.Valid([]byte(text)) {
 		t.Errorf("without prices: %s", text)
 	}
 	if text := UnreadableText([]byte("x")); !json.Valid([]byte(text)) {
 		t.Error(text)
+	}
+}
+
+// TestTheCanonicalForm is that of section 3.2.2 of RFC 8785.
+func TestTheCanonicalForm(t *testing.T) {
+	t.Parallel()
+	var v any
+	if err := json.Unmarshal([]byte(`{"numbers":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],`+
+		`"string":"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/","literals":[null,true,false]}`), &v); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(`{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],`+
+		`"string":"€$\u000f\nA'B\"\\\\\"/"}`, string(verify.Canonical(v))); d != "" {
+		t.Error(d)
+	}
+	for text, want := range map[string]string{`{"\ufb33":1,"\ud83d\ude00":2}`: "{\"😀\":2,\"\ufb33\":1}",
+		`["\u2028","\\u2028","<&>",-0]`: "[\"\u2028\",\"\\\\u2028\",\"<&>\",0]"} {
+		if err := json.Unmarshal([]byte(text), &v); err != nil || string(verify.Canonical(v)) != want {
+			t.Errorf("%s is %s, want %s: %v", text, verify.Canonical(v), want, err)
+		}
 	}
 }
 
@@ -300,9 +334,9 @@ func history(tb testing.TB) (l *ledger, older, newer *verify.Checkpoint) {
 	salt := bytes.Repeat([]byte{7}, SaltSize)
 	for i := range 20 {
 		l.add(0, []byte("other"), fmt.Sprint(i))
-		l.add(1, salt, Text(example(fmt.Sprint(i), ""), Counts{int64(i + 1), int64(i)}))
+		l.add(1, salt, Text(example(fmt.Sprint(i), ""), Metadata(example("", "").Metadata), after(int64(i+1), int64(i))))
 		l.add(1, []byte("another"), fmt.Sprint(i))
-		l.add(1, salt, Text(example(fmt.Sprint(i), signal.StopLoss), Counts{int64(i + 1), int64(i + 1)}))
+		l.add(1, salt, Text(example(fmt.Sprint(i), signal.StopLoss), "", after(int64(i+1), int64(i+1))))
 		if i == 9 {
 			_, older = l.sign()
 		}
@@ -326,21 +360,22 @@ func TestARecordIsVerified(t *testing.T) {
 		}
 		entries = append(entries, e)
 	}
-	before, last, err := verify.Complete(entries)
+	before, last, err := newer.Complete(entries)
 	if err != nil || before["closed"] != 0 || last.Created != 20 || last.Closed != 20 {
 		t.Errorf("complete: %v %+v %v", before, last, err)
 	}
-	before, _, err = verify.Complete(entries[8:])
+	before, _, err = newer.Complete(entries[8:])
 	if err != nil || before["closed"] != 4 {
 		t.Errorf("after what retention has cut: %v %v", before, err)
 	}
 	if err := verify.Consistent(older, newer, l.consistency(older, newer)); err != nil {
 		t.Error(err)
 	}
-	n, err := verify.Matches(l.logs[1].leaves[2].Text, []byte(`{"signal_id":"sig_0","exit_price":99.0,"mfe_r":1.2346,`+
-		`"final_confidence":0.4371,"metadata":{},"close_reason":"stop_loss"}`))
-	if n != 5 || err != nil {
-		t.Errorf("the signal of a leaf: %d compared, %v", n, err)
+	unproved, err := verify.Matches(l.logs[1].leaves[0].Text, l.logs[1].leaves[2].Text, []byte(`{"signal_id":"sig_0",`+
+		`"exit_price":99.0,"mfe_r":1.2346,"final_confidence":0.4371,"close_reason":"stop_loss","r":-1,"pnl_percent":-1,`+
+		`"duration_minutes":1,"status":"closed","stars":5,"metadata":{"reasoning":"one \u2028 <two>","source":"simulated"}}`))
+	if d := cmp.Diff([]string{"stars"}, unproved); d != "" || err != nil {
+		t.Errorf("the signal of a leaf: %v, not proved %s", err, d)
 	}
 }
 
@@ -367,11 +402,12 @@ func TestRetentionMayRemoveAClosing(t *testing.T) {
 	}
 	// The first three signals were removed; one of them closed second, two were open when the
 	// fourth was created.
+	newer := &verify.Checkpoint{}
 	entries := []*verify.Entry{created(4, 1), created(5, 1), closed(5, 3), closed(5, 4)}
-	if before, last, err := verify.Complete(entries); err != nil || before["created"] != 3 || last.Closed != 4 {
+	if before, last, err := newer.Complete(entries); err != nil || before["created"] != 3 || last.Closed != 4 {
 		t.Errorf("%v %+v %v", before, last, err)
 	}
-	if _, _, err := verify.Complete(append(entries, created(6, 6))); !errors.Is(err, verify.ErrMissing) {
+	if _, _, err := newer.Complete(append(entries, created(6, 6))); !errors.Is(err, verify.ErrMissing) {
 		t.Errorf("three closings are missing, of two signals that were open: %v", err)
 	}
 }
@@ -380,12 +416,19 @@ func TestRetentionMayRemoveAClosing(t *testing.T) {
 func TestAStrangerCanReadTheVerification(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("verify/*.go")
-	if err != nil || len(files) != 1 {
-		t.Fatalf("files %q, %v, want one", files, err)
+	if err != nil || len(files) != 2 {
+		t.Fatalf("files %q, %v, want two", files, err)
 	}
-	text, err := os.ReadFile(files[0])
-	if n := bytes.Count(text, []byte("\n")); err != nil || n > 300 {
-		t.Errorf("%s has %d lines, %v, want at most 300", files[0], n, err)
+	lines := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines += bytes.Count(text, []byte("\n"))
+	}
+	if lines > 480 {
+		t.Errorf("%d lines, want at most 480", lines)
 	}
 }
 

@@ -52,7 +52,17 @@ func TestTamperingIsNamed(t *testing.T) {
 				}
 			}
 		}
-		_, _, err := verify.Complete(list)
+		_, _, err := c.Complete(list)
+		return err
+	}
+	shown := func(text string) func(*ledger, *verify.Checkpoint, *verify.Checkpoint) error {
+		return func(l *ledger, _, _ *verify.Checkpoint) error {
+			_, err := verify.Matches(l.logs[1].leaves[0].Text, l.logs[1].leaves[2].Text, []byte(text))
+			return err
+		}
+	}
+	otherClosing := func(l *ledger, _, _ *verify.Checkpoint) error {
+		_, err := verify.Matches(l.logs[1].leaves[0].Text, l.logs[1].leaves[5].Text, []byte(`{"signal_id":"sig_0"}`))
 		return err
 	}
 	for name, row := range map[string]struct {
@@ -133,8 +143,8 @@ func TestTamperingIsNamed(t *testing.T) {
 		"closings alone": {func(l *ledger, _, newer *verify.Checkpoint) error {
 			return entries(l, newer, func(e *verify.Entry) bool { return e.Kind == "closed" })
 		}, verify.ErrIncomplete},
-		"two signals with one number": {func(*ledger, *verify.Checkpoint, *verify.Checkpoint) error {
-			_, _, err := verify.Complete([]*verify.Entry{{Kind: "closed", Closed: 1, Signal: "a"},
+		"two signals with one number": {func(_ *ledger, _, newer *verify.Checkpoint) error {
+			_, _, err := newer.Complete([]*verify.Entry{{Kind: "closed", Closed: 1, Signal: "a"},
 				{Kind: "closed", Closed: 1, Signal: "b"}})
 			return err
 		}, verify.ErrDiffers},
@@ -143,18 +153,22 @@ func TestTamperingIsNamed(t *testing.T) {
 			_, err := newer.Holds(&p)
 			return err
 		}, verify.ErrLeaf},
-		"another signal's leaf": {func(l *ledger, _, _ *verify.Checkpoint) error {
-			_, err := verify.Matches(l.logs[1].leaves[2].Text, []byte(`{"signal_id":"sig_1"}`))
-			return err
-		}, verify.ErrDiffers},
-		"a signal that is shown better": {func(l *ledger, _, _ *verify.Checkpoint) error {
-			_, err := verify.Matches(l.logs[1].leaves[2].Text, []byte(`{"signal_id":"sig_0","final_confidence":0.439}`))
-			return err
-		}, verify.ErrDiffers},
-		"a signal that is cut short": {func(l *ledger, _, _ *verify.Checkpoint) error {
-			_, err := verify.Matches(l.logs[1].leaves[2].Text, []byte(`{"signal_id":"sig_0","fin`))
-			return err
-		}, verify.ErrIncomplete},
+		"a signal of the retention left out": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			newer.Retention = time.Hour
+			newer.At = time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
+			return entries(l, newer, func(e *verify.Entry) bool { return e.Created > 4 })
+		}, verify.ErrMissing},
+		"another signal's leaf":              {shown(`{"signal_id":"sig_1"}`), verify.ErrDiffers},
+		"the closing of another signal":      {otherClosing, verify.ErrDiffers},
+		"a signal that is shown better":      {shown(`{"signal_id":"sig_0","final_confidence":0.439}`), verify.ErrDiffers},
+		"a result that is shown better":      {shown(`{"signal_id":"sig_0","r":9}`), verify.ErrDiffers},
+		"a percentage that is shown better":  {shown(`{"signal_id":"sig_0","pnl_percent":-0.9999}`), verify.ErrDiffers},
+		"a duration that is shown better":    {shown(`{"signal_id":"sig_0","duration_minutes":0}`), verify.ErrDiffers},
+		"a confidence that is shown better":  {shown(`{"signal_id":"sig_0","confidence":0.9}`), verify.ErrDiffers},
+		"another source of prices":           {shown(`{"signal_id":"sig_0","metadata":{"source":"binance"}}`), verify.ErrDiffers},
+		"other words":                        {shown(`{"signal_id":"sig_0","metadata":{"source":"simulated","reasoning":"sure"}}`), verify.ErrDiffers},
+		"a member that the metadata had not": {shown(`{"signal_id":"sig_0","metadata":{"source":"simulated","edge":0.2}}`), verify.ErrDiffers},
+		"a signal that is cut short":         {shown(`{"signal_id":"sig_0","fin`), verify.ErrIncomplete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

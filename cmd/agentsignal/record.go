@@ -23,7 +23,7 @@ const (
 	recordPause    = 2 * time.Minute
 )
 
-// The wait for a checkpoint. One is signed each minute.
+// The wait for a checkpoint. One follows new leaves within record.every, 10 seconds unless set.
 const (
 	checkpointWait = 75 * time.Second
 	checkpointPoll = 3 * time.Second
@@ -38,6 +38,7 @@ func recordCommand(s *service.Settings) *cobra.Command {
 func recordExport(s *service.Settings) *cobra.Command {
 	from := remote.Flags{DataDir: s.Dir}
 	var scorecard string
+	var since []string
 	c := &cobra.Command{
 		Use: "export", Short: "Write all signals of the account with their proofs, for verify record",
 		Args: cobra.NoArgs,
@@ -47,6 +48,8 @@ func recordExport(s *service.Settings) *cobra.Command {
 			"checkpoint has a signal of the account yet, it waits for the next one.\n\n" +
 			"With --scorecard it first writes the answer of GET /v1/scorecard to a file, and then waits for the\n" +
 			"second checkpoint, at most two minutes, so that the record has all that the scorecard counts.\n\n" +
+			"With --since the file has the proof that the record begins with a checkpoint that you have kept,\n" +
+			"for verify record --since. Checkpoints that witnesses have signed are in it anyway.\n\n" +
 			"The proofs have the salt of the account, by which signals that are not in the file can still not\n" +
 			"be guessed.\n\n" + remote.KeySources,
 		Example: "  agentsignal record export --scorecard scorecard.json > record.jsonl",
@@ -57,6 +60,10 @@ func recordExport(s *service.Settings) *cobra.Command {
 			}
 			c.Attempts, c.MaxPause = recordAttempts, recordPause
 			ctx := cmd.Context()
+			kept, err := readFiles(cmd, since...)
+			if err != nil {
+				return err
+			}
 			wait, after := checkpointWait, checkpoints{}
 			if scorecard != "" {
 				if err := writeScorecard(ctx, c, scorecard); err != nil {
@@ -72,7 +79,7 @@ func recordExport(s *service.Settings) *cobra.Command {
 				if err := after.pass(ctx, c); err != nil {
 					return 0, err
 				}
-				return export.Write(ctx, c, cmd.OutOrStdout())
+				return export.Write(ctx, c, kept, cmd.OutOrStdout())
 			})
 			if err != nil {
 				return fmt.Errorf("the export is not complete: %w", remote.Explain(err))
@@ -82,6 +89,7 @@ func recordExport(s *service.Settings) *cobra.Command {
 		},
 	}
 	from.Add(c, "")
+	c.Flags().StringArrayVar(&since, "since", nil, "file with a checkpoint that you have kept; repeat it for several")
 	c.Flags().StringVar(&scorecard, "scorecard", "", "file for the scorecard, which verify record compares with the record")
 	return c
 }
@@ -128,7 +136,7 @@ func onceSigned(ctx context.Context, info io.Writer, wait time.Duration, write f
 			return n, err
 		}
 		if !waits {
-			fmt.Fprintln(info, "agentsignal: waits for the next checkpoint: one is signed each minute")
+			fmt.Fprintln(info, "agentsignal: waits for the next checkpoint")
 		}
 		if !backoff.Sleep(ctx, checkpointPoll) {
 			return 0, ctx.Err()

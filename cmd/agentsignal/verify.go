@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,9 +15,10 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/export"
 )
 
-// verifyLimits is what the commands state beside each success.
-const verifyLimits = "This proves when it was recorded, and that nothing was changed or removed since. It does not\n" +
-	"prove that no second instance ran whose results were kept back."
+// verifyLimits is what the help of each command states.
+const verifyLimits = "The service alone signs its record. That it is as old as it claims follows only from a checkpoint\n" +
+	"that somebody else has kept or signed. Where prices came from is the word of the operator, and\n" +
+	"so is that no other account and no other service ran whose results were kept back."
 
 func verifyCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -73,65 +75,6 @@ func verifySignal() *cobra.Command {
 	return c
 }
 
-func verifyRecord() *cobra.Command {
-	var keys publicKeys
-	var scorecard string
-	var maxAge time.Duration
-	c := &cobra.Command{
-		Use: "record EXPORT", Short: "Check the record of an account: each signal, that none is missing, the scorecard",
-		Args: cobra.ExactArgs(1),
-		Long: "EXPORT is a file that agentsignal record export has written; - is standard input. It is read\n" +
-			"line by line: 100,000 signals take 130 MiB of memory. A scorecard is the answer of\n" +
-			"GET /v1/scorecard without parameters that is older than the checkpoint of the export, as\n" +
-			"agentsignal record export --scorecard writes it: each figure is computed again from what was\n" +
-			"recorded, except for those after costs, because costs are a setting.\n\n" +
-			verifyLimits + "\n\n" +
-			command.ExitCodes,
-		Example: "  agentsignal verify record --key @service.pub record.jsonl --scorecard scorecard.json",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			opened, err := export.ParseKeys(keys.given)
-			if err != nil {
-				return err
-			}
-			cards, err := readFiles(cmd, scorecard)
-			if err != nil {
-				return err
-			}
-			in := cmd.InOrStdin()
-			if args[0] != "-" {
-				f, err := os.Open(args[0])
-				if err != nil {
-					return err
-				}
-				defer f.Close()
-				in = f
-			}
-			r, err := export.Check(in, opened, cmd.OutOrStdout())
-			if err != nil {
-				return found(err)
-			}
-			if age := time.Since(r.Checkpoint.At); maxAge > 0 && age > maxAge {
-				return found(fmt.Errorf("%w: the checkpoint is %s old, and --max-age is %s", verify.ErrOlder,
-					age.Round(time.Second), maxAge))
-			}
-			printRecord(cmd.OutOrStdout(), r)
-			if cards[0] != nil {
-				card, err := r.Card(cards[0])
-				if err != nil {
-					return found(err)
-				}
-				printCard(cmd.OutOrStdout(), card)
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "verified. %s\n", verifyLimits)
-			return nil
-		},
-	}
-	keys.add(c)
-	c.Flags().StringVar(&scorecard, "scorecard", "", "file with the account's scorecard")
-	c.Flags().DurationVar(&maxAge, "max-age", 0, "how old the checkpoint may be, such as 1h; 0: any age")
-	return c
-}
-
 func verifyConsistency() *cobra.Command {
 	var keys publicKeys
 	c := &cobra.Command{
@@ -169,8 +112,7 @@ func verifyConsistency() *cobra.Command {
 			printCheckpoint(cmd.OutOrStdout(), "newer checkpoint", g.Newer)
 			fmt.Fprintf(
 				cmd.OutOrStdout(),
-				"verified: each log of the newer one begins with all leaves of the older one. %s\n",
-				verifyLimits,
+				"verified: each log of the newer one begins with all leaves of the older one\n",
 			)
 			return nil
 		},
@@ -221,38 +163,10 @@ func printProof(w io.Writer, p *export.Proof) {
 	if p.Shown {
 		fmt.Fprintln(w, "the signal is shown as it was recorded")
 	}
-	fmt.Fprintf(w, "verified. %s\n", verifyLimits)
-}
-
-func printRecord(w io.Writer, r *export.Record) {
-	printCheckpoint(w, "checkpoint", r.Checkpoint)
-	fmt.Fprintf(
-		w,
-		"%d signals: all that the account had created up to its newest entry, of %s\n",
-		r.Signals,
-		stamp(r.Last),
-	)
-	fmt.Fprintf(w, "%d closed signals: all there were then; %d were open\n", r.Closed, r.Signals-r.Closed)
-	if r.Before > 0 {
-		fmt.Fprintf(
-			w,
-			"%d older signals are not shown: retention removes the oldest, and the first shown one is of %s\n",
-			r.Before,
-			stamp(r.First),
-		)
+	if len(p.Unproved) > 0 {
+		fmt.Fprintf(w, "not proved: %s\n", command.Printable(strings.Join(p.Unproved, ", ")))
 	}
-}
-
-func printCard(w io.Writer, c *export.Card) {
-	of := ""
-	if c.Count < c.Recorded {
-		of = fmt.Sprintf("; the record has %d later ones", c.Recorded-c.Count)
-	}
-	fmt.Fprintf(w, "the scorecard is that of the first %d closed signals with prices%s\n", c.Count, of)
-	if c.Count > 0 {
-		fmt.Fprintf(w, "%d won and %d did not, mean %.4f R before costs; costs of %.4f R a signal are a setting, "+
-			"not recorded\n", c.Wins, c.Count-c.Wins, float64(c.MeanR), c.Costs)
-	}
+	fmt.Fprintln(w, "verified: the service has signed it; the times are those of its clock")
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }

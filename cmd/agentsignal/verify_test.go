@@ -31,6 +31,17 @@ func TestExitCodesOfVerify(t *testing.T) {
 	commandtest.Must(t, err)
 	file := func(text []byte) string { return commandtest.Written(t, string(text)) }
 	good, key := file(text.Bytes()), "--key="+s.Keys.Public()[0]
+	text.Reset()
+	s.Earlier = [][]byte{signed}
+	commandtest.Must(t, s.Write(&text))
+	grown := file(text.Bytes())
+	simulated, err := export.NewSample(nil)
+	commandtest.Must(t, err)
+	simulated.Source = "simulated"
+	simulated.Add(3)
+	text.Reset()
+	commandtest.Must(t, simulated.Write(&text))
+	invented, inventor := file(text.Bytes()), "--key="+simulated.Keys.Public()[0]
 	missing := filepath.Join(t.TempDir(), "missing")
 	note, newer := file(signed), file(answer)
 	for _, row := range []struct {
@@ -38,11 +49,19 @@ func TestExitCodesOfVerify(t *testing.T) {
 		text string // of the output or the error
 		args []string
 	}{
-		{0, "verified. This proves when", []string{"record", key, good}},
+		{0, "you kept the checkpoint of 2026-11-01T09:50:00Z, with 39 leaves\n  5 of 25 signals were created after",
+			[]string{"record", key, grown, "--since", note}},
+		{0, "  nobody\n", []string{"record", key, good, "--allow-unwitnessed"}},
+		{3, "nothing outside stands behind its times", []string{"record", key, good}},
+		{3, "3 of 3 signals have simulated prices", []string{"record", inventor, invented, "--allow-unwitnessed"}},
+		{3, "nothing outside stands behind", []string{"record", inventor, invented, "--allow-simulated"}},
+		{0, "the prices of 3 signals (100 %): simulated in real time",
+			[]string{"record", inventor, invented, "--allow-simulated", "--allow-unwitnessed"}},
+		{2, "--witness: \"x\" is not a public key", []string{"record", key, good, "--witness", "x"}},
 		{0, "begins with all leaves", []string{"consistency", key, note, newer}},
 		{0, "GET /v1/log/consistency?from=0,39,0,0", []string{"consistency", key, note}},
 		{0, "Exit codes: 0 verified; 1 it does not", []string{"record", "--help"}},
-		{1, "the file is cut short", []string{"record", key, file(text.Bytes()[:text.Len()/2])}},
+		{1, "the file is cut short", []string{"record", inventor, file(text.Bytes()[:text.Len()/2])}},
 		{1, "an old head", []string{"record", key, good, "--max-age", "1s"}},
 		{1, "the scorecard is not that of the record", []string{"record", key, good, "--scorecard", file(card)}},
 		{1, "not a checkpoint", []string{"consistency", key, file([]byte("nonsense"))}},

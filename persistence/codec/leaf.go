@@ -53,19 +53,25 @@ type LeafPlace struct {
 	// Prev is the leaf before it of the same account, its index plus 1; 0 for the first. It names
 	// the account of an entry that is no longer stored, as long as the account exists.
 	Prev int64
+	// Previous is when the account had created the signal before a creation, in milliseconds; else 0.
+	Previous int64
+	// Signed is how many leaves the newest checkpoint had when a signal closed; of a creation 0.
+	Signed int64
 }
 
 // AppendLeafPlace appends the stored form of p.
 func AppendLeafPlace(b []byte, p LeafPlace) []byte {
 	b = binary.AppendUvarint(append(b, Version), uint64(p.Index))
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.Created)), uint64(p.Closed))
-	return binary.AppendUvarint(b, uint64(p.Prev))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.Prev)), uint64(p.Previous))
+	return binary.AppendUvarint(b, uint64(p.Signed))
 }
 
 // DecodeLeafPlace is the inverse of AppendLeafPlace.
 func DecodeLeafPlace(b []byte) (LeafPlace, error) {
 	d := Decode(b)
-	p := LeafPlace{Index: d.count(), Created: d.count(), Closed: d.count(), Prev: d.count()}
+	p := LeafPlace{Index: d.count(), Created: d.count(), Closed: d.count(), Prev: d.count(), Previous: d.count(),
+		Signed: d.count()}
 	return p, d.Err
 }
 
@@ -74,19 +80,20 @@ type LeafAccount struct {
 	Salt            []byte
 	Created, Closed int64 // signals
 	Last            int64 // the newest leaf: its index plus 1; 0 without leaves
+	Newest          int64 // when the newest signal was created, in milliseconds; 0 without one
 }
 
 // AppendLeafAccount appends the stored form of a.
 func AppendLeafAccount(b []byte, a LeafAccount) []byte {
 	b = binary.AppendUvarint(append(b, Version), uint64(a.Created))
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(a.Closed)), uint64(a.Last))
-	return append(b, a.Salt...)
+	return append(binary.AppendUvarint(b, uint64(a.Newest)), a.Salt...)
 }
 
 // DecodeLeafAccount is the inverse of AppendLeafAccount. The salt is not empty.
 func DecodeLeafAccount(b []byte) (LeafAccount, error) {
 	d := Decode(b)
-	a := LeafAccount{Created: d.count(), Closed: d.count(), Last: d.count()}
+	a := LeafAccount{Created: d.count(), Closed: d.count(), Last: d.count(), Newest: d.count()}
 	if a.Salt = append([]byte(nil), d.B...); len(a.Salt) == 0 {
 		d.Fail(ErrShort)
 	}

@@ -23,11 +23,11 @@ func TestRecordsOfLeaves(t *testing.T) {
 			t.Errorf("%q is read as %v", bad, got)
 		}
 	}
-	place := LeafPlace{Index: 1 << 40, Created: 300, Closed: 2, Prev: 1 << 39}
+	place := LeafPlace{Index: 1 << 40, Created: 300, Closed: 2, Prev: 1 << 39, Previous: 1 << 41, Signed: 7}
 	if got, err := DecodeLeafPlace(AppendLeafPlace(nil, place)); got != place || err != nil {
 		t.Errorf("%v is read as %v, %v", place, got, err)
 	}
-	account := LeafAccount{Salt: []byte("salt"), Created: 300, Closed: 2, Last: 7}
+	account := LeafAccount{Salt: []byte("salt"), Created: 300, Closed: 2, Last: 7, Newest: 1 << 41}
 	got, err := DecodeLeafAccount(AppendLeafAccount(nil, account))
 	if d := cmp.Diff(account, got); d != "" || err != nil {
 		t.Errorf("%v %s", err, d)
@@ -44,8 +44,8 @@ func FuzzLogHead(f *testing.F) {
 }
 
 func FuzzLeafRecords(f *testing.F) {
-	f.Add(AppendLeafPlace(nil, LeafPlace{1, 2, 3, 1}))
-	f.Add(AppendLeafAccount(nil, LeafAccount{[]byte("s"), 2, 3, 5}))
+	f.Add(AppendLeafPlace(nil, LeafPlace{1, 2, 3, 1, 1 << 41, 9}))
+	f.Add(AppendLeafAccount(nil, LeafAccount{[]byte("s"), 2, 3, 5, 1 << 41}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if p, err := DecodeLeafPlace(b); err == nil {
 			if again, err := DecodeLeafPlace(AppendLeafPlace(nil, p)); again != p || err != nil {

@@ -33,10 +33,11 @@ type Appender struct {
 	*redisclient.Client
 	appenders []appender // by partition
 	reads     sync.Pool  // of *read
+	entries   *entries
+	signed    *signed
 }
 
-// read is the memory of a read of the signal log, whose entries have metadata that leaves do not
-// need.
+// read is the memory of a read of the signal log.
 type read struct {
 	buffer  redisclient.Buffer
 	entries []redisclient.Entry

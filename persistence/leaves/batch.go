@@ -20,6 +20,7 @@ type leaf struct {
 	position signal.Position
 	signal   *signal.Signal
 	account  signal.AccountID
+	metadata string // the members of the leaf for it
 	raw      []byte
 }
 
@@ -32,9 +33,17 @@ type batch struct {
 
 // batch prepares the append of the leaves of entries. It changes the remembered edge.
 func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*batch, error) {
-	leaves := make([]leaf, len(entries))
+	leaves, closes := make([]leaf, len(entries)), false
 	for i := range entries {
 		leaves[i] = a.decode(&entries[i])
+		closes = closes || codec.IsClosing(entries[i].Header)
+	}
+	signed := int64(0)
+	if closes {
+		var err error
+		if signed, err = a.s.signed.leaves(ctx, a.partition); err != nil {
+			return nil, err
+		}
 	}
 	if err := a.know(ctx, leaves); err != nil {
 		return nil, err
@@ -54,7 +63,7 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 	var changed []signal.AccountID
 	for i := range leaves {
 		l := &leaves[i]
-		place, text := a.count(l, a.head.Size+int64(i))
+		place, text := a.count(l, a.head.Size+int64(i), signed)
 		if place.Created+place.Closed > 0 {
 			changed = append(changed, l.account)
 		}
@@ -82,48 +91,46 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 	return b, err
 }
 
-// count counts the leaf at index for its account, and returns its place and its text.
-func (a *appender) count(l *leaf, index int64) (codec.LeafPlace, string) {
+// count counts the leaf at index for its account, and returns its place and its text. signed is how
+// many leaves the newest checkpoint has.
+func (a *appender) count(l *leaf, index, signed int64) (codec.LeafPlace, string) {
 	place, account := codec.LeafPlace{Index: index}, a.known[l.account]
 	if len(account.Salt) == 0 {
 		return place, record.UnreadableText(l.raw)
 	}
 	if l.signal.Closing != nil {
 		account.Closed++
+		place.Signed = signed
 	} else {
 		account.Created++
+		place.Previous, account.Newest = account.Newest, l.signal.CreatedAt.UnixMilli()
 	}
 	place.Created, place.Closed = account.Created, account.Closed
 	place.Prev, account.Last = account.Last, index+1
 	a.known[l.account] = account
-	return place, record.Text(l.signal, record.Counts{Created: place.Created, Closed: place.Closed})
+	return place, record.Text(l.signal, l.metadata, placeOf(&place))
+}
+
+// placeOf returns what the text of a leaf has of its place.
+func placeOf(p *codec.LeafPlace) record.Place {
+	place := record.Place{Counts: record.Counts{Created: p.Created, Closed: p.Closed}, Signed: p.Signed}
+	if p.Previous > 0 {
+		place.Previous = codec.TimeOfMilli(p.Previous)
+	}
+	return place
 }
 
 // decode reads an entry of the signal log.
 func (a *appender) decode(e *redisclient.Entry) leaf {
 	l := leaf{position: e.Position, raw: e.Header}
-	s, err := decodeEntry(e)
+	s, metadata, err := a.s.entries.decode(e)
 	if err != nil || s.Account == "" || s.ID == "" {
 		a.s.Log.Error("an entry of the signal log gets a leaf that cannot be opened", "component", "persistence",
 			"partition", a.partition, "position", e.Position.String(), "err", err)
 		return l
 	}
-	l.signal, l.account = s, s.Account
+	l.signal, l.account, l.metadata = s, s.Account, metadata
 	return l
-}
-
-// decodeEntry returns what the leaf of an entry of the signal log says of its signal.
-func decodeEntry(e *redisclient.Entry) (*signal.Signal, error) {
-	if !codec.IsClosing(e.Header) {
-		return codec.DecodeRecord(e.Position, e.Header, nil)
-	}
-	c, err := codec.DecodeClosed(e.Position, e.Header)
-	if err != nil {
-		return nil, err
-	}
-	s := &signal.Signal{ID: c.ID, Account: c.Account, CreatedAt: c.Created.Time(), Closing: &c.Closing}
-	c.Apply(s)
-	return s, nil
 }
 
 // know reads the accounts of leaves that are not remembered, and makes a salt for each new one.

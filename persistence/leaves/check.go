@@ -18,7 +18,10 @@ import (
 const checkPage = 500
 
 // Checker compares the Merkle logs with the signal logs.
-type Checker struct{ *redisclient.Client }
+type Checker struct {
+	*redisclient.Client
+	entries *entries
+}
 
 // CheckLeaves compares the Merkle log of partition p with its signal log, and returns what does not
 // fit. Entries since kept must be stored, unless their account was deleted. What is recorded while
@@ -147,7 +150,7 @@ func (c *check) readLeaves() error {
 			place.Index = -1
 		}
 		c.leaves = append(c.leaves, record.Leaf{Index: place.Index, Prev: place.Prev, At: e.Position,
-			Counts: record.Counts{Created: place.Created, Closed: place.Closed}})
+			Place: placeOf(&place)})
 		indexes = append(indexes, tlog.StoredHashIndex(0, max(0, place.Index)))
 	}
 	reader := tlog.TileHashReader(tlog.Tree{N: c.head.Size, Hash: c.head.Root}, tilesOf(c.ctx, c.s.Client, c.p))
@@ -179,7 +182,7 @@ func (c *check) join() error {
 		case entry == nil && place == nil:
 			return c.ctx.Err()
 		case place == nil || entry != nil && entry.Position.Compare(place.Position) < 0:
-			s, _ := decodeEntry(entry) // nil if it is not readable
+			s, _, _ := c.s.entries.decode(entry) // nil if it is not readable
 			c.checker.Unrecorded(s, entry.Position)
 			c.entries.i++
 		case entry == nil || place.Position.Compare(entry.Position) < 0:
@@ -196,7 +199,7 @@ func (c *check) join() error {
 // compare compares an entry with its leaf.
 func (c *check) compare(e *redisclient.Entry) {
 	var created signal.Position
-	s, err := decodeEntry(e)
+	s, metadata, err := c.s.entries.decode(e)
 	if err != nil || s.Account == "" || s.ID == "" {
 		s = nil
 	} else if codec.IsClosing(e.Header) {
@@ -204,5 +207,5 @@ func (c *check) compare(e *redisclient.Entry) {
 			created = closed.Created
 		}
 	}
-	c.checker.Compare(c.leaves[c.places.i], s, e.Header, created)
+	c.checker.Compare(c.leaves[c.places.i], s, metadata, e.Header, created)
 }

@@ -75,7 +75,7 @@ func TestMissingEntriesAreNamed(t *testing.T) {
 	for _, e := range b.rdb.XRange(t.Context(), b.store.SignalsKey(1), "-", "+").Val() {
 		at, _ := signal.ParsePosition(e.ID)
 		entries, _ := b.store.ReadRange(t.Context(), b.store.SignalsKey(1), e.ID, e.ID, 1)
-		if s, err := decodeEntry(&entries[0]); err == nil && s.Account == gone {
+		if s, _, err := b.store.Checker.entries.decode(&entries[0]); err == nil && s.Account == gone {
 			erased = append(erased, at)
 		}
 	}

@@ -27,7 +27,9 @@ type Store struct {
 
 // New returns the Merkle logs in the Redis of c.
 func New(c *redisclient.Client) *Store {
-	a := &Appender{Client: c, appenders: make([]appender, c.Partitions())}
+	checkpoints, decoder := &Checkpoints{c}, &entries{}
+	a := &Appender{Client: c, appenders: make([]appender, c.Partitions()), entries: decoder,
+		signed: &signed{checkpoints: checkpoints}}
 	a.reads.New = func() any { return &read{} }
-	return &Store{c, a, &Checker{c}, &Checkpoints{c}, &Proofs{c}}
+	return &Store{c, a, &Checker{c, decoder}, checkpoints, &Proofs{c, decoder}}
 }

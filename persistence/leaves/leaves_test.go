@@ -212,7 +212,7 @@ func TestLeavesOfSignals(t *testing.T) {
 			t.Fatalf("closing %d is %s", i, closed.Text)
 		}
 	}
-	if _, last, err := verify.Complete(entries); err != nil || last.Closed != 101 {
+	if _, last, err := c.Complete(entries); err != nil || last.Closed != 101 {
 		t.Errorf("all: %+v %v", last, err)
 	}
 	if _, err := b.store.OpenLeaf(t.Context(), 1, other, places[0].created, c.Logs[1]); err == nil {

@@ -17,10 +17,13 @@ import (
 )
 
 // ErrNotSigned reports that no checkpoint has the leaf yet.
-var ErrNotSigned = redisclient.Refused("not_signed", "no checkpoint has it yet: ask again in a minute")
+var ErrNotSigned = redisclient.Refused("not_signed", "no checkpoint has it yet: ask again in ten seconds")
 
 // Proofs prove what is in the Merkle logs.
-type Proofs struct{ *redisclient.Client }
+type Proofs struct {
+	*redisclient.Client
+	entries *entries
+}
 
 // LogHeads returns the heads of the logs of all partitions, once the replicas have them if the
 // client waits for replicas: a signed leaf must survive the loss of a master.
@@ -122,7 +125,11 @@ func (s *Proofs) OpenLeaf(
 	if err != nil {
 		return nil, err
 	}
-	if entry.Account != account {
+	x, metadata, err := s.entries.decode(entry)
+	if err != nil {
+		return nil, fmt.Errorf("read leaf at %v of partition %d: %w", at, p, err)
+	}
+	if x.Account != account {
 		return nil, signal.NotFound("signal")
 	}
 	if found.Index >= head.N {
@@ -136,7 +143,7 @@ func (s *Proofs) OpenLeaf(
 		Log:   p,
 		Index: found.Index,
 		Size:  head.N,
-		Text:  record.Text(entry, record.Counts{Created: found.Created, Closed: found.Closed}),
+		Text:  record.Text(x, metadata, placeOf(&found)),
 		Salt:  salted.Salt,
 		Proof: proof,
 	}, nil
@@ -144,7 +151,7 @@ func (s *Proofs) OpenLeaf(
 
 // leafParts reads what a leaf is made of: its place, the entry of the signal log and the account.
 func (s *Proofs) leafParts(ctx context.Context, p int, account signal.AccountID, at signal.Position) (
-	place codec.LeafPlace, entry *signal.Signal, salted codec.LeafAccount, err error,
+	place codec.LeafPlace, entry *redisclient.Entry, salted codec.LeafAccount, err error,
 ) {
 	id := at.String()
 	entries, err := s.ReadRange(ctx, s.SignalsKey(p), id, id, 1)
@@ -168,14 +175,13 @@ func (s *Proofs) leafParts(ctx context.Context, p int, account signal.AccountID,
 	if err != nil {
 		return place, nil, salted, redisclient.Failed(err, "read salt")
 	}
-	var errs [3]error
+	var errs [2]error
 	place, errs[0] = codec.DecodeLeafPlace(places[0].Header)
 	salted, errs[1] = codec.DecodeLeafAccount(value)
-	entry, errs[2] = decodeEntry(&entries[0])
 	if err := errors.Join(errs[:]...); err != nil {
 		return place, nil, salted, fmt.Errorf("read leaf at %s of partition %d: %w", id, p, err)
 	}
-	return place, entry, salted, nil
+	return place, &entries[0], salted, nil
 }
 
 // LogHead returns the head that the log of partition p had with its first n leaves. now is a

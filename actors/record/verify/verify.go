@@ -1,4 +1,4 @@
-// Package verify checks a record of signals without the service that keeps it: this file, the
+// Package verify checks a record of signals without the service that keeps it: two files, the
 // standard library and golang.org/x/mod/sumdb, which checks Go's own checksum database.
 //
 // A service keeps Merkle logs, one for each partition of its accounts. Every creation and every
@@ -7,8 +7,11 @@
 // and proof can check that this text, and no other, was a leaf at the time of the checkpoint. The
 // text counts the creations and closings of the account, so a missing signal leaves a gap.
 //
-// What it proves: when something was recorded, and that nothing was changed or removed since. It
-// does not prove that no second service ran with results that were kept back.
+// Checkpoints are signed by the service alone, with times of its own clock, so a record proves that
+// it is consistent with itself: nothing in it was changed or removed between two checkpoints. That
+// it is as old as it claims follows only from a checkpoint that somebody else has kept or signed.
+// Where prices came from, and that no second service ran with results that were kept back, is the
+// operator's word.
 package verify
 
 import (
@@ -17,8 +20,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -51,9 +52,10 @@ var (
 
 // Checkpoint is the text of a signed note.
 type Checkpoint struct {
-	Origin string      // the name of the signer
-	At     time.Time   // when it was signed
-	Logs   []tlog.Tree // size and root hash of each log
+	Origin    string        // the name of the signer
+	At        time.Time     // when it was signed, by the clock of the service
+	Retention time.Duration // signals are kept so long, in whole seconds
+	Logs      []tlog.Tree   // size and root hash of each log
 }
 
 // Size returns the number of leaves of all logs.
@@ -88,10 +90,11 @@ func (c *Checkpoint) line(i int) string {
 }
 
 // Text returns the text to sign: origin, size and root hash as in every checkpoint of a log, and
-// then the time and a line for each log.
+// then the time, the retention and a line for each log.
 func (c *Checkpoint) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%d\n%v\ntime %s\n", c.Origin, c.Size(), c.Root(), c.At.UTC().Format(time.RFC3339))
+	fmt.Fprintf(&b, "%s\n%d\n%v\ntime %s\nretention %d\n", c.Origin, c.Size(), c.Root(),
+		c.At.UTC().Format(time.RFC3339), int64(c.Retention.Seconds()))
 	for i := range c.Logs {
 		b.WriteString(c.line(i))
 	}
@@ -101,23 +104,28 @@ func (c *Checkpoint) Text() string {
 // Parse is the inverse of Text. It accepts nothing that Text would not write.
 func Parse(text string) (*Checkpoint, error) {
 	lines := strings.Split(text, "\n")
-	if len(lines) < 5 || len(lines) > 5+MaxLogs {
+	if len(lines) < 6 || len(lines) > 6+MaxLogs {
 		return nil, fmt.Errorf("%w: it has %d lines", ErrNote, len(lines))
 	}
 	at, err := time.Parse("time "+time.RFC3339, lines[3])
 	if err != nil {
 		return nil, fmt.Errorf("%w: its fourth line is not a time", ErrNote)
 	}
-	c := &Checkpoint{Origin: lines[0], At: at}
-	for i, line := range lines[4 : len(lines)-1] {
+	seconds, ok := strings.CutPrefix(lines[4], "retention ")
+	retention, err := strconv.ParseUint(seconds, 10, 32)
+	if !ok || err != nil {
+		return nil, fmt.Errorf("%w: its fifth line is not a retention", ErrNote)
+	}
+	c := &Checkpoint{Origin: lines[0], At: at, Retention: time.Duration(retention) * time.Second}
+	for i, line := range lines[5 : len(lines)-1] {
 		words := strings.Split(line, " ")
 		if len(words) != 4 {
-			return nil, fmt.Errorf("%w: line %d is not a log", ErrNote, i+5)
+			return nil, fmt.Errorf("%w: line %d is not a log", ErrNote, i+6)
 		}
 		size, err := strconv.ParseInt(words[2], 10, 64)
 		hash, err2 := tlog.ParseHash(words[3])
 		if err != nil || err2 != nil || size < 0 || size > maxSize {
-			return nil, fmt.Errorf("%w: line %d has no size and hash", ErrNote, i+5)
+			return nil, fmt.Errorf("%w: line %d has no size and hash", ErrNote, i+6)
 		}
 		c.Logs = append(c.Logs, tlog.Tree{N: size, Hash: hash})
 	}
@@ -171,6 +179,11 @@ type Entry struct {
 	Created int64  `json:"created"` // signals of the account created so far, this one included
 	Closed  int64  `json:"closed"`  // as closed
 	Signal  string `json:"signal_id"`
+	// Previous is when the account had created the signal before; nil in its first, and in closings.
+	Previous *time.Time `json:"previous_created_at"`
+	// Signed is how many leaves of the log the newest checkpoint had when a signal closed: its
+	// creation was committed before the end if it is among them.
+	Signed int64 `json:"signed_leaves"`
 }
 
 // Number returns the number of the entry among those of its kind and account.
@@ -198,7 +211,8 @@ func (c *Checkpoint) Holds(l *Leaf) (*Entry, error) {
 	}
 	var e Entry
 	err := json.Unmarshal([]byte(l.Text), &e)
-	if err != nil || e.Kind != "created" && e.Kind != "closed" || e.Number() < 1 || min(e.Created, e.Closed) < 0 {
+	if err != nil || e.Kind != "created" && e.Kind != "closed" || e.Number() < 1 || min(e.Created, e.Closed) < 0 ||
+		e.Kind == "created" && (e.Created == 1) != (e.Previous == nil) || e.Signed < 0 || e.Signed > l.Index {
 		return nil, ErrLeaf
 	}
 	return &e, nil
@@ -229,12 +243,12 @@ func Consistent(older, newer *Checkpoint, proofs []tlog.TreeProof) error {
 	return nil
 }
 
-// Complete checks that the entries of an account, from proofs in any order, are all its creations
-// from the first one shown to the newest, and all closings since that first one, except for as many
-// as older signals were open then: retention removes the oldest signals, also if they closed late.
-// It returns how many were before the first one, and the newest entry by its counts; what has
-// happened after it is not known.
-func Complete(entries []*Entry) (before map[string]int64, last *Entry, err error) {
+// Complete checks that the entries of an account, from proofs of this checkpoint in any order, are
+// all its creations from the first one shown to the newest, and all closings since that first one,
+// except for as many as older signals were open then: retention removes the oldest signals, also if
+// they closed late. What it cannot have removed yet must be there. Complete returns how many were
+// before the first one, and the newest entry by its counts; what has happened after it is not known.
+func (c *Checkpoint) Complete(entries []*Entry) (before map[string]int64, last *Entry, err error) {
 	numbers := map[string]map[int64]bool{"created": {}, "closed": {}}
 	var first *Entry // creation
 	for _, e := range entries {
@@ -253,6 +267,10 @@ func Complete(entries []*Entry) (before map[string]int64, last *Entry, err error
 		return nil, nil, fmt.Errorf("%w: there are no creations", ErrIncomplete)
 	}
 	before = map[string]int64{"created": first.Created - 1, "closed": first.Closed}
+	if was := first.Previous; was != nil && was.After(c.At.Add(-c.Retention)) {
+		return nil, nil, fmt.Errorf("%w: created number %d of %d, of %s, is younger than the retention of %s",
+			ErrMissing, before["created"], last.Created, was.UTC().Format(time.RFC3339), c.Retention)
+	}
 	older := before["created"] - before["closed"] // that were open
 	check := func(kind string, to, mayMiss int64) error {
 		from, missing := before[kind], to-before[kind]
@@ -270,31 +288,4 @@ func Complete(entries []*Entry) (before map[string]int64, last *Entry, err error
 	}
 	err = errors.Join(check("created", last.Created, 0), check("closed", last.Closed, older))
 	return before, last, err
-}
-
-// Matches compares a signal, as GET /v1/signals/{id} shows it, with the text of a leaf: members of
-// the same name must be equal. It returns how many were compared.
-func Matches(text string, signal []byte) (compared int, err error) {
-	var leaf, shown map[string]any
-	if err := errors.Join(json.Unmarshal([]byte(text), &leaf), json.Unmarshal(signal, &shown)); err != nil {
-		return 0, fmt.Errorf("%w: %w", ErrIncomplete, err)
-	}
-	id, isText := leaf["signal_id"].(string)
-	if !isText || shown["signal_id"] != any(id) {
-		return 0, fmt.Errorf("%w: it has another signal_id", ErrDiffers)
-	}
-	for name, recorded := range leaf {
-		value, ok := shown[name]
-		if !ok {
-			continue
-		}
-		a, isNumber := recorded.(float64)
-		b, isNumberToo := value.(float64)
-		rounded := strings.HasSuffix(name, "_r") && isNumber && isNumberToo && math.Abs(a-b) <= 5e-5
-		if !reflect.DeepEqual(value, recorded) && !rounded {
-			return compared, fmt.Errorf("%w: %s is %v and was recorded as %v", ErrDiffers, name, value, recorded)
-		}
-		compared++
-	}
-	return compared, nil
 }

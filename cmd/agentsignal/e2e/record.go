@@ -7,14 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
@@ -49,9 +47,6 @@ func RemoveLosers(t *testing.T, s *Service, account signal.AccountID, n int) (na
 	}
 	return names
 }
-
-// SignOften makes a service sign a checkpoint a second after each leaf.
-func SignOften(i *service.Instance) { i.SignEvery(time.Second) }
 
 // WireProof is the answer to GET /v1/signals/{id}/proof.
 type WireProof struct {

@@ -151,6 +151,7 @@ func TestConfig(tb testing.TB, url string) configs.Config {
 	c.Redis.Timeout, c.Lease = configs.Duration(20*time.Second), configs.Duration(15*time.Second)
 	c.Runs.Timeout = configs.Duration(3 * time.Minute)
 	c.Market.Source = "stream"
+	c.Record.Every = configs.Duration(time.Second)
 	c.Audit.Every = 0 // some tests store signals that no run has made
 	many := "1000000/m"
 	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Writes: many, Streams: many, Logins: many,
@@ -161,15 +162,14 @@ func TestConfig(tb testing.TB, url string) configs.Config {
 // NewKeys makes the names of keys of a new installation.
 var NewKeys = redisclient.NewKeys(redisclient.NewPartitions)
 
-// Begin builds and runs a service. It is stopped when the test ends. change may
-// change it between the two.
-func Begin(tb testing.TB, c configs.Config, change ...func(*service.Instance)) *Service {
+// Begin builds and runs a service. It is stopped when the test ends.
+func Begin(tb testing.TB, c configs.Config) *Service {
 	tb.Helper()
-	return beginWith(tb, c, service.Options{}, change...)
+	return beginWith(tb, c, service.Options{})
 }
 
 // beginWith is begin with options.
-func beginWith(tb testing.TB, c configs.Config, o service.Options, change ...func(*service.Instance)) *Service {
+func beginWith(tb testing.TB, c configs.Config, o service.Options) *Service {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Service{tb: tb, Log: &Journal{}, end: cancel, Ended: make(chan struct{})}
@@ -181,9 +181,6 @@ func beginWith(tb testing.TB, c configs.Config, o service.Options, change ...fun
 		s.Err = fmt.Errorf("build service: %w", err)
 		close(s.Ended)
 		return s
-	}
-	for _, f := range change {
-		f(i)
 	}
 	s.Instance, s.URL = i, "http://"+i.Addr().String()
 	go func() {
@@ -201,15 +198,15 @@ func beginWith(tb testing.TB, c configs.Config, o service.Options, change ...fun
 
 // Start is begin for a service that is to be used: it waits until it is ready, and
 // it must end well.
-func Start(tb testing.TB, c configs.Config, change ...func(*service.Instance)) *Service {
+func Start(tb testing.TB, c configs.Config) *Service {
 	tb.Helper()
-	return StartWith(tb, c, service.Options{}, change...)
+	return StartWith(tb, c, service.Options{})
 }
 
 // StartWith is start with options.
-func StartWith(tb testing.TB, c configs.Config, o service.Options, change ...func(*service.Instance)) *Service {
+func StartWith(tb testing.TB, c configs.Config, o service.Options) *Service {
 	tb.Helper()
-	s := beginWith(tb, c, o, change...)
+	s := beginWith(tb, c, o)
 	tb.Cleanup(func() { s.Stop(tb) })
 	s.AwaitReady(tb)
 	return s
@@ -260,7 +257,7 @@ func StartTrading(
 	tb testing.TB, redis *redistest.Server, change ...func(*service.Instance),
 ) (*Service, *Client, credential.Account) {
 	tb.Helper()
-	s := Start(tb, TestConfig(tb, redis.URL()), change...)
+	s := Start(tb, TestConfig(tb, redis.URL()))
 	NewMarket(tb, redis.Client()).Open("ACME", "101.25")
 	s.AwaitTrade(tb, "ACME", 101.25)
 	trader, account := s.Account(tb)

@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
@@ -45,6 +46,13 @@ type Record struct {
 	Before     int64     // older signals, which are not shown
 	First      time.Time // creation of the first signal that is shown
 	Last       time.Time // of the newest entry
+	Evidence   []Evidence
+	Later      int64 // signals created after the oldest evidence
+	// Committed counts the closed signals whose creation was in a checkpoint before they closed, by
+	// the word of the service, CommittedOutside those that some evidence lies between.
+	Committed, CommittedOutside int64
+	Origins                     map[Origin]int64
+	Unproved                    map[string]int64 // members of signals as they are shown
 
 	findings int64
 	first    error // of them
@@ -80,23 +88,26 @@ type recorded struct {
 	Stop       *float64           `json:"stop_loss"`
 	CreatedAt  time.Time          `json:"created_at"`
 	ExpiresAt  time.Time          `json:"expires_at"`
+	Metadata   Origin             `json:"metadata"`
 	MFE        float64            `json:"mfe_r"`
 	MAE        float64            `json:"mae_r"`
 	ClosedAt   time.Time          `json:"closed_at"`
 	Reason     signal.CloseReason `json:"close_reason"`
 	Exit       *float64           `json:"exit_price"`
-	Minutes    int64              `json:"duration_minutes"`
 }
 
-// Check checks an export: its checkpoint, each signal, and that none is missing. It prints what does
+// Check checks an export: its checkpoints, each signal, and that none is missing. It prints what does
 // not verify on out.
-func Check(in io.Reader, keys Keys, out io.Writer) (*Record, error) {
-	x, signed, err := newReader(in)
+func Check(in io.Reader, by Reader, out io.Writer) (*Record, error) {
+	x, h, err := newReader(in)
 	if err != nil {
 		return nil, err
 	}
-	r := &Record{texts: map[string]string{}}
-	if r.Checkpoint, err = keys.open(signed); err != nil {
+	r := &Record{texts: map[string]string{}, Origins: map[Origin]int64{}, Unproved: map[string]int64{}}
+	if r.Checkpoint, err = by.Keys.open(h.Checkpoint); err != nil {
+		return nil, err
+	}
+	if r.Evidence, err = by.evidence(h, r.Checkpoint); err != nil {
 		return nil, err
 	}
 	for {
@@ -118,7 +129,7 @@ func Check(in io.Reader, keys Keys, out io.Writer) (*Record, error) {
 	if r.findings > 0 {
 		return nil, fmt.Errorf("%d of %d signals do not verify; the first: %w", r.findings, r.Signals, r.first)
 	}
-	before, _, err := verify.Complete(r.entries)
+	before, _, err := r.Checkpoint.Complete(r.entries)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +153,7 @@ func idOf(shown []byte) string {
 // add checks the line of a signal.
 func (r *Record) add(l *line) error {
 	var was recorded
-	created, err := open(r.Checkpoint, l.Created, "created", l.Signal, &was)
+	created, err := open(r.Checkpoint, l.Created, "created", &was)
 	if err != nil {
 		return err
 	}
@@ -153,20 +164,33 @@ func (r *Record) add(l *line) error {
 	if r.created = was.CreatedAt; len(r.entries) == 0 {
 		r.First = was.CreatedAt
 	}
-	if l.Closed == nil {
-		at := r.Checkpoint.At
-		if e := was.ExpiresAt; !e.IsZero() && at.Sub(e) > maxOverdue {
-			return fmt.Errorf("%w: its closing, since it expired at %s and the checkpoint is of %s", verify.ErrMissing,
-				e.UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339))
+	var closed *verify.Entry
+	text := ""
+	if l.Closed != nil {
+		if closed, err = open(r.Checkpoint, l.Closed, "closed", &was); err != nil {
+			return err
 		}
-		r.note(created, was.CreatedAt)
-		return nil
+		if text = l.Closed.Text; l.Closed.Log != l.Created.Log {
+			return fmt.Errorf("closed: %w: it is in log %d, and its creation in log %d", verify.ErrDiffers, l.Closed.Log,
+				l.Created.Log)
+		}
+	} else if e, at := was.ExpiresAt, r.Checkpoint.At; !e.IsZero() && at.Sub(e) > maxOverdue {
+		return fmt.Errorf("%w: its closing, since it expired at %s and the checkpoint is of %s", verify.ErrMissing,
+			e.UTC().Format(time.RFC3339), at.UTC().Format(time.RFC3339))
 	}
-	closed, err := open(r.Checkpoint, l.Closed, "closed", l.Signal, &was)
+	unproved, err := verify.Matches(l.Created.Text, text, l.Signal)
 	if err != nil {
 		return err
 	}
+	for _, name := range unproved {
+		r.Unproved[r.once(name)]++
+	}
+	was.Metadata.Source = r.once(was.Metadata.Source)
+	r.count(l.Created, l.Closed, closed, was.Metadata)
 	r.note(created, was.CreatedAt)
+	if closed == nil {
+		return nil
+	}
 	r.note(closed, was.ClosedAt)
 	if was.Exit != nil && was.Entry != nil && was.Stop != nil {
 		g := &was.group
@@ -199,26 +223,19 @@ func (r *Record) once(text string) string {
 func (w *recorded) result(number int64) result {
 	levels := signal.Levels{Entry: *w.Entry, Stop: *w.Stop}
 	return result{number: number, group: w.group, Outcome: backtest.Outcome{At: w.ClosedAt.UnixMilli(),
-		R: levels.R(w.Direction, *w.Exit), Confidence: w.Confidence, Minutes: w.Minutes, MFE: w.MFE, MAE: w.MAE,
+		R: levels.R(w.Direction, *w.Exit), Confidence: w.Confidence,
+		Minutes: strategy.DurationMinutes(w.CreatedAt, w.ClosedAt), MFE: w.MFE, MAE: w.MAE,
 		Reason: w.Reason}}
 }
 
-// open checks that the checkpoint has the leaf of a creation or a closing, and that the signal is
-// shown as it was recorded, which it reads into was. shown may be nil.
-func open(
-	c *verify.Checkpoint, l *verify.Leaf, kind string, shown []byte, was *recorded,
-) (*verify.Entry, error) {
+// open checks that the checkpoint has the leaf of a creation or a closing, which it reads into was.
+func open(c *verify.Checkpoint, l *verify.Leaf, kind string, was *recorded) (*verify.Entry, error) {
 	e, err := c.Holds(l)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", kind, err)
 	}
 	if e.Kind != kind {
 		return nil, fmt.Errorf("%s: %w: it is that of another entry, %s", kind, verify.ErrDiffers, e.Kind)
-	}
-	if shown != nil {
-		if _, err := verify.Matches(l.Text, shown); err != nil {
-			return nil, fmt.Errorf("%s: %w", kind, err)
-		}
 	}
 	if err := json.Unmarshal([]byte(l.Text), was); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", kind, verify.ErrLeaf, err)

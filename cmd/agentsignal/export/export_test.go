@@ -46,7 +46,7 @@ func TestAnExportIsVerified(t *testing.T) {
 	t.Parallel()
 	s, text, keys := sample(t, 60)
 	var out strings.Builder
-	r, err := Check(strings.NewReader(text), keys, &out)
+	r, err := Check(strings.NewReader(text), Reader{Keys: keys}, &out)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
@@ -61,7 +61,7 @@ func TestAnExportIsVerified(t *testing.T) {
 	}
 	s.Add(20) // later than the scorecard
 	for _, text := range []string{text, written(t, s)} {
-		if r, err = Check(strings.NewReader(text), keys, &out); err != nil {
+		if r, err = Check(strings.NewReader(text), Reader{Keys: keys}, &out); err != nil {
 			t.Fatal(err)
 		}
 		c, err := r.Card(card)
@@ -79,7 +79,7 @@ func TestRetentionLeavesARecordThatIsVerified(t *testing.T) {
 	t.Parallel()
 	s, _, keys := sample(t, 60)
 	s.signals = s.signals[20:]
-	r, err := Check(strings.NewReader(written(t, s)), keys, &bytes.Buffer{})
+	r, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{})
 	if err != nil || r.Before != 20 || r.Signals != 40 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -138,6 +138,8 @@ func TestChangedExportsAreNamed(t *testing.T) {
 	}
 	impostor.Add(3)
 	lines := strings.SplitAfter(text, "\n")
+	s.Add(1)
+	lines2 := strings.SplitAfter(written(t, s), "\n")
 	cut := func(n int) string { return strings.Join(lines[:n], "") }
 	shown := func(old, with string) func(*line) {
 		return func(l *line) {
@@ -157,7 +159,7 @@ func TestChangedExportsAreNamed(t *testing.T) {
 		"empty":                   {"", "the export is empty", verify.ErrIncomplete},
 		"without an end":          {cut(31), "missing, after 30 signals", verify.ErrIncomplete},
 		"more after the end":      {text + lines[3], "more after the last line", verify.ErrIncomplete},
-		"of another version":      {strings.Replace(text, `{"export":1,`, `{"export":2,`, 1), "version 1", errForm},
+		"of another version":      {strings.Replace(text, `{"export":2,`, `{"export":3,`, 1), "version 2", errForm},
 		"another file":            {`{"statistics":{}}` + "\n", "make one by agentsignal record export", errForm},
 		"a line that is too long": {cut(2) + strings.Repeat("x", maxLine+1), "line 3 is longer than 4194304 bytes", errForm},
 		"a line without a leaf":   {cut(2) + "{}\n", "line 3 has no signal with the leaf", verify.ErrIncomplete},
@@ -169,6 +171,13 @@ func TestChangedExportsAreNamed(t *testing.T) {
 			"has 30 signals, and ends with the number 29", verify.ErrIncomplete},
 		"a closing left out": {change(t, text, 9, func(l *line) { l.Closed = nil }),
 			"closed number 8 of 29", verify.ErrMissing},
+		"a source changed": {change(t, text, 9, shown(`"source":"stream"`, `"source":"binance"`)),
+			"metadata.source is binance and was recorded as stream", verify.ErrDiffers},
+		"words changed": {change(t, text, 9, shown("of a sample", "sure to win")),
+			"the metadata is not what was recorded", verify.ErrDiffers},
+		"a result changed": {change(t, text, 9, shown(`"r":-1`, `"r":9`)), "r is 9 and was recorded as -1", verify.ErrDiffers},
+		"a line of an export of another time": {cut(2) + lines2[2] + strings.Join(lines[3:], ""),
+			"the proof is for another checkpoint, with 61 leaves", verify.ErrNotIn},
 		"a loss shown as a win": {change(t, text, 9, shown("stop_loss\"", "take_profit\"")),
 			"close_reason is take_profit and was recorded as stop_loss", verify.ErrDiffers},
 		"a confidence raised": {change(t, text, 9, shown(`"initial_confidence":0.4`, `"initial_confidence":0.4019`)),
@@ -186,7 +195,7 @@ func TestChangedExportsAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			_, err := Check(strings.NewReader(row.text), keys, &out)
+			_, err := Check(strings.NewReader(row.text), Reader{Keys: keys}, &out)
 			if err == nil || !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("%v, want %s\n%s", err, row.want, out.String())
 			}
@@ -217,7 +226,7 @@ func TestTimesThatContradictTheOrder(t *testing.T) {
 		s, _, keys := sample(t, 5)
 		row.turn(s)
 		var out strings.Builder
-		_, err := Check(strings.NewReader(written(t, s)), keys, &out)
+		_, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys}, &out)
 		if (row.want == "") != (err == nil) || !strings.Contains(out.String(), row.want) {
 			t.Errorf("%s: %v\n%s", name, err, out.String())
 		}
@@ -230,13 +239,13 @@ func TestLosersThatAreShownAsOpen(t *testing.T) {
 	s, _, keys := sample(t, 20)
 	s.Now = s.Now.Add(25*time.Hour + time.Minute)
 	var out strings.Builder
-	_, err := Check(strings.NewReader(written(t, s)), keys, &out)
+	_, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys}, &out)
 	if !errors.Is(err, verify.ErrMissing) || !strings.Contains(out.String(), "line 21") ||
 		!strings.Contains(out.String(), "its closing, since it expired at 2026-11-01T10:49:00Z") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	s.Now = s.Now.Add(-2 * time.Hour)
-	if _, err := Check(strings.NewReader(written(t, s)), keys, &out); err != nil {
+	if _, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys}, &out); err != nil {
 		t.Errorf("within a day: %v", err)
 	}
 }
@@ -252,7 +261,7 @@ func TestManyFindingsAreCounted(t *testing.T) {
 		})
 	}
 	var out strings.Builder
-	_, err := Check(strings.NewReader(text), keys, &out)
+	_, err := Check(strings.NewReader(text), Reader{Keys: keys}, &out)
 	if err == nil || !strings.Contains(err.Error(), "30 of 30 signals do not verify") ||
 		strings.Count(out.String(), "\n") != maxShown {
 		t.Errorf("%v\n%s", err, out.String())
@@ -262,7 +271,7 @@ func TestManyFindingsAreCounted(t *testing.T) {
 func TestScorecardsOfOtherRecords(t *testing.T) {
 	t.Parallel()
 	s, text, keys := sample(t, 60)
-	r, err := Check(strings.NewReader(text), keys, &bytes.Buffer{})
+	r, err := Check(strings.NewReader(text), Reader{Keys: keys}, &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,8 @@ type Proof struct {
 	Closed     *verify.Entry // nil: not in the checkpoint
 	ClosedAt   time.Time
 	Reason     string
-	Shown      bool // a signal was compared
+	Shown      bool     // a signal was compared
+	Unproved   []string // its members that are the word of the service
 }
 
 // CheckProof checks the answer of GET /v1/signals/{id}/proof, and that the signal is as GET
@@ -51,12 +52,14 @@ func CheckProof(answer, shown []byte, signed string, keys Keys) (*Proof, error) 
 	}
 	p := &Proof{Checkpoint: c, Shown: shown != nil}
 	var was recorded
-	if p.Created, err = open(c, a.Created, "created", shown, &was); err != nil {
+	if p.Created, err = open(c, a.Created, "created", &was); err != nil {
 		return nil, err
 	}
 	p.Signal, p.CreatedAt = p.Created.Signal, was.CreatedAt
+	text := ""
 	if a.Closed != nil {
-		if p.Closed, err = open(c, a.Closed, "closed", shown, &was); err != nil {
+		text = a.Closed.Text
+		if p.Closed, err = open(c, a.Closed, "closed", &was); err != nil {
 			return nil, err
 		}
 		if p.Closed.Signal != p.Signal || p.Closed.Account != p.Created.Account {
@@ -68,7 +71,10 @@ func CheckProof(answer, shown []byte, signed string, keys Keys) (*Proof, error) 
 		}
 		p.ClosedAt, p.Reason = was.ClosedAt, string(was.Reason)
 	}
-	return p, nil
+	if p.Shown {
+		p.Unproved, err = verify.Matches(a.Created.Text, text, shown)
+	}
+	return p, err
 }
 
 // Growth is what the proof of consistency of two checkpoints proves.

@@ -19,7 +19,7 @@ func TestClosingsBelongToTheirSignals(t *testing.T) {
 	appended := func(change func(x *signal.Signal)) int {
 		x := s.signals[own].signal
 		change(&x)
-		return s.append(record.Text(&x, s.counts))
+		return s.append(record.Text(&x, "", record.Place{Counts: s.counts}))
 	}
 	ofAccount := appended(func(x *signal.Signal) { x.Account = "acc_other" })
 	ofSignal := appended(func(x *signal.Signal) { x.ID = signal.NewSignalID() })

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 
+	"golang.org/x/mod/sumdb/tlog"
+
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 )
 
@@ -20,7 +22,7 @@ const (
 )
 
 // version is that of the format of exports.
-const version = 1
+const version = 2
 
 // errForm is the error of a file that is not what was asked for.
 var errForm = errors.New("not readable")
@@ -31,8 +33,15 @@ func Unreadable(err error) bool { return errors.Is(err, errForm) }
 
 // head is the first line of an export.
 type head struct {
-	Version    int    `json:"export"`
-	Checkpoint string `json:"checkpoint"`
+	Version    int       `json:"export"`
+	Checkpoint string    `json:"checkpoint"`
+	Earlier    []earlier `json:"earlier,omitempty"`
+}
+
+// earlier is a checkpoint with the proofs that each log of the newest one begins with its leaves.
+type earlier struct {
+	Checkpoint string           `json:"checkpoint"`
+	Proofs     []tlog.TreeProof `json:"proofs"`
 }
 
 // line is another line of an export.
@@ -56,23 +65,23 @@ type reader struct {
 	signals int64
 }
 
-// newReader returns a reader of an export, and its checkpoint.
-func newReader(r io.Reader) (*reader, string, error) {
+// newReader returns a reader of an export, and its first line.
+func newReader(r io.Reader) (*reader, *head, error) {
 	x := &reader{lines: bufio.NewScanner(r)}
 	x.lines.Buffer(nil, maxLine)
 	var h head
 	text, err := x.line()
 	if errors.Is(err, verify.ErrIncomplete) {
-		return nil, "", fmt.Errorf("%w: the export is empty", verify.ErrIncomplete)
+		return nil, nil, fmt.Errorf("%w: the export is empty", verify.ErrIncomplete)
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, nil, err
 	}
 	if err := json.Unmarshal(text, &h); err != nil || h.Version != version || h.Checkpoint == "" {
-		return nil, "", fmt.Errorf("%w: the first line is not that of an export of version %d: "+
+		return nil, nil, fmt.Errorf("%w: the first line is not that of an export of version %d: "+
 			"make one by agentsignal record export", errForm, version)
 	}
-	return x, h.Checkpoint, nil
+	return x, &h, nil
 }
 
 // line returns the text of the next line. The end of the file is ErrIncomplete.

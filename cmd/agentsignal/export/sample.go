@@ -13,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // Sample is the record of an account whose signals were never made, in memory, for tests. It
@@ -20,6 +21,13 @@ import (
 type Sample struct {
 	Keys *record.Keys
 	Now  time.Time // of the next signal and of the next checkpoint
+	// Signed is how many leaves the checkpoint has that closings take for the newest one, Earlier the
+	// checkpoints that exports prove beside their own.
+	Signed  int64
+	Earlier [][]byte
+	Source  string // of the prices
+	// Retention is that of the service; at first it keeps nothing for sure.
+	Retention time.Duration
 
 	salt    []byte
 	tree    *record.Tree
@@ -52,7 +60,7 @@ func NewSample(keys *record.Keys) (*Sample, error) {
 			return nil, err
 		}
 	}
-	s := &Sample{Keys: keys, Now: time.Date(2026, 11, 1, 9, 30, 0, 0, time.UTC), salt: make([]byte, record.SaltSize),
+	s := &Sample{Keys: keys, Now: time.Date(2026, 11, 1, 9, 30, 0, 0, time.UTC), Source: "stream", salt: make([]byte, record.SaltSize),
 		tree: &record.Tree{}, tiles: map[[2]int64][]byte{}}
 	_, err := rand.Read(s.salt)
 	return s, err
@@ -71,7 +79,7 @@ func (s *Sample) Add(n int) {
 				Direction: signal.Long, Confidence: float64(40+i%7) / 100, CreatedAt: s.Now,
 				ExpiresAt: s.Now.Add(time.Hour),
 				Metadata: []byte(
-					`{"reasoning":"of a sample"}`,
+					`{"reasoning":"of a sample","source":"` + s.Source + `"}`,
 				), Levels: &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}},
 		}
 		x.signal.FirstConfidence, x.signal.UpdatedAt = x.signal.Confidence, s.Now
@@ -79,7 +87,11 @@ func (s *Sample) Add(n int) {
 			x.signal.Levels = nil
 		}
 		s.counts.Created++
-		x.created = s.append(record.Text(&x.signal, s.counts))
+		at := record.Place{Counts: s.counts}
+		if i > 0 {
+			at.Previous = s.signals[i-1].signal.CreatedAt
+		}
+		x.created = s.append(record.Text(&x.signal, record.Metadata(x.signal.Metadata), at))
 		s.signals = append(s.signals, x)
 		s.Now = s.Now.Add(time.Minute)
 		if i > 0 {
@@ -91,7 +103,8 @@ func (s *Sample) Add(n int) {
 // close closes a signal now.
 func (s *Sample) close(i int) {
 	x := &s.signals[i]
-	x.signal.Closing = &signal.Closing{Reason: signal.Expired, At: s.Now, DurationMinutes: 2}
+	minutes := strategy.DurationMinutes(x.signal.CreatedAt, s.Now)
+	x.signal.Closing = &signal.Closing{Reason: signal.Expired, At: s.Now, DurationMinutes: minutes}
 	if l := x.signal.Levels; l != nil {
 		exit, reason := l.Stop, signal.StopLoss
 		if i%4 == 0 {
@@ -104,13 +117,13 @@ func (s *Sample) close(i int) {
 			ExitPrice:       &exit,
 			PnLPercent:      &pnl,
 			PnLAbsolute:     &pnl,
-			DurationMinutes: 2,
+			DurationMinutes: minutes,
 		}
 		x.signal.MFE, x.signal.MAE = 1.51234, -.76543
 	}
 	x.signal.Confidence = .9
 	s.counts.Closed++
-	x.closed = s.append(record.Text(&x.signal, s.counts))
+	x.closed = s.append(record.Text(&x.signal, "", record.Place{Counts: s.counts, Signed: s.Signed}))
 }
 
 // append appends a leaf and returns its place.
@@ -129,7 +142,7 @@ func (s *Sample) Checkpoint() ([]byte, *verify.Checkpoint, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c := &verify.Checkpoint{At: s.Now, Logs: make([]tlog.Tree, sampleLogs)}
+	c := &verify.Checkpoint{At: s.Now, Retention: s.Retention, Logs: make([]tlog.Tree, sampleLogs)}
 	for i := range c.Logs {
 		c.Logs[i].Hash, _ = tlog.TreeHash(0, nil)
 	}
@@ -201,6 +214,10 @@ func shownMembers(s *signal.Signal) map[string]any {
 		m["closed_at"], m["close_reason"] = c.At.Format(signal.TimeLayout), c.Reason
 		m["exit_price"], m["pnl_percent"], m["pnl_absolute"] = c.ExitPrice, c.PnLPercent, c.PnLAbsolute
 		m["duration_minutes"], m["final_confidence"] = c.DurationMinutes, s.Confidence
+		m["updated_at"] = m["closed_at"]
+		if s.Levels != nil && c.ExitPrice != nil {
+			m["r"] = s.Levels.R(s.Direction, *c.ExitPrice)
+		}
 	}
 	return m
 }
@@ -212,7 +229,23 @@ func (s *Sample) Write(w io.Writer) error {
 		return err
 	}
 	e := json.NewEncoder(w)
-	if err := e.Encode(head{version, string(signed)}); err != nil {
+	h := head{Version: version, Checkpoint: string(signed)}
+	for _, note := range s.Earlier {
+		older, err := record.ReadCheckpoint(note)
+		if err != nil {
+			return err
+		}
+		answer, err := s.Consistency(older)
+		if err != nil {
+			return err
+		}
+		e := earlier{}
+		if err := json.Unmarshal(answer, &e); err != nil {
+			return err
+		}
+		h.Earlier = append(h.Earlier, earlier{string(note), e.Proofs})
+	}
+	if err := e.Encode(h); err != nil {
 		return err
 	}
 	for i := range s.signals {

@@ -26,7 +26,7 @@ const (
 )
 
 // ErrNotSigned is the error of an account whose signals, or those wanted, are all newer than the newest checkpoint.
-var ErrNotSigned = errors.New("no checkpoint has the signals of the account yet: one is signed each minute")
+var ErrNotSigned = errors.New("no checkpoint has the signals of the account yet: one follows within seconds")
 
 var errNoSignals = errors.New("the account has no signals")
 
@@ -39,8 +39,9 @@ type proof struct {
 
 // Write writes an export of all signals of the account to out, the oldest first, and returns how many
 // it has. All are proved by one checkpoint, the newest one at the beginning; signals that are newer
-// are left out.
-func Write(ctx context.Context, from *client.Client, out io.Writer) (int64, error) {
+// are left out. It also has the checkpoints that witnesses have signed last, and those in kept, each
+// with the proof that the newest one begins with it.
+func Write(ctx context.Context, from *client.Client, kept [][]byte, out io.Writer) (int64, error) {
 	ids, err := list(ctx, from)
 	if err != nil {
 		return 0, err
@@ -49,10 +50,14 @@ func Write(ctx context.Context, from *client.Client, out io.Writer) (int64, erro
 	if err != nil {
 		return 0, err
 	}
+	before, err := proveEarlier(ctx, from, kept, signed)
+	if err != nil {
+		return 0, err
+	}
 	w := bufio.NewWriterSize(out, 1<<20)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(head{version, signed}); err != nil {
+	if err := e.Encode(head{version, signed, before}); err != nil {
 		return 0, err
 	}
 	var last end
@@ -69,6 +74,59 @@ func Write(ctx context.Context, from *client.Client, out io.Writer) (int64, erro
 		return 0, err
 	}
 	return last.End.Signals, w.Flush()
+}
+
+// proveEarlier returns the checkpoints that readers may take for evidence beside the signed one: those
+// in kept, and the last of each witness.
+func proveEarlier(ctx context.Context, from *client.Client, kept [][]byte, signed string) ([]earlier, error) {
+	newest, err := record.ReadCheckpoint([]byte(signed))
+	if err != nil {
+		return nil, err
+	}
+	text, err := from.Get(ctx, "/v1/log/witness")
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Witnesses []struct {
+			Checkpoint string `json:"checkpoint"`
+		} `json:"witnesses"`
+	}
+	if err := decode(text, "a list of witnesses", &answer); err != nil {
+		return nil, err
+	}
+	notes := make([]string, 0, len(kept)+len(answer.Witnesses))
+	for _, k := range kept {
+		notes = append(notes, string(k))
+	}
+	for _, w := range answer.Witnesses {
+		notes = append(notes, w.Checkpoint)
+	}
+	var list []earlier
+	for i, n := range notes {
+		c, err := record.ReadCheckpoint([]byte(n))
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case c.Origin != newest.Origin || len(c.Logs) != len(newest.Logs):
+			return nil, fmt.Errorf("%w: the checkpoint to prove is of %.80q, and this service is %q", errForm, c.Origin,
+				newest.Origin)
+		case n == signed || slices.Contains(notes[:i], n) || i >= len(kept) && c.At.After(newest.At):
+			continue
+		}
+		text, err := from.Get(ctx, "/v1/log/consistency?from="+Sizes(c)+"&to="+Sizes(newest))
+		if err != nil {
+			return nil, fmt.Errorf("prove the checkpoint of %v: %w", c.At, err)
+		}
+		e := earlier{Checkpoint: n}
+		if err := decode(text, "a proof of consistency", &e); err != nil {
+			return nil, err
+		}
+		e.Checkpoint = n
+		list = append(list, e)
+	}
+	return list, nil
 }
 
 // list returns the identifiers of all signals, the oldest first.

@@ -3,12 +3,10 @@ package service
 import (
 	"context"
 	"net"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/agentsignal/agentsignal/actors/catalogue"
-	"github.com/agentsignal/agentsignal/actors/checkpoints"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/partition"
@@ -104,12 +102,4 @@ func (i *Instance) Actors() *engine.System { return i.process.system }
 // what is logged, and returns what is logged now.
 func (i *Instance) LookForRisks(ctx context.Context, logged []string) []string {
 	return i.process.risks.look(ctx, logged)
-}
-
-// SignEvery lets the service sign a checkpoint after each leaf, at most one within d. It must not run yet.
-func (i *Instance) SignEvery(d time.Duration) {
-	p := i.process
-	p.checkpoints = checkpoints.New(p.store.Leaves, p.node.keys.record, checkpoints.Options{
-		Every: d, MaxLeaves: 1, Now: p.store.Client.Now, Log: p.log, Subscribers: p.webhooks.Settings, Events: p.events,
-	})
 }

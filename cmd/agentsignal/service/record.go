@@ -36,6 +36,8 @@ func newProof(e environment, s *storage, keys *record.Keys, webhooks *deliveries
 	return &proof{
 		witnesses: checkpoints.NewWitnesses(s.store.Leaves, keys, trusted),
 		checkpoints: checkpoints.New(s.store.Leaves, keys, checkpoints.Options{
+			Every:       time.Duration(c.Record.Every),
+			Retention:   time.Duration(c.Signals.Retention),
 			Subscribers: webhooks,
 			Events:      s.events,
 			Now:         s.store.Client.Now,

@@ -45,7 +45,7 @@ func TestDocsPage(t *testing.T) {
 	config.Market.Source, config.Auth.Registration = "simulated", "open"
 	config.Webhooks.AllowedNetworks, config.Webhooks.AllowHTTP = []string{"127.0.0.0/8"}, true
 	config.Audit.Every = configs.Duration(time.Second)
-	s := e2e.Start(t, config, e2e.SignOften)
+	s := e2e.Start(t, config)
 	s.AwaitPrices(t, "BTC", signal.H1) // on busy cores the market takes longer than the page waits
 	s.AwaitPrices(t, "natural_gas", signal.D1)
 	owner, account := s.Account(t)

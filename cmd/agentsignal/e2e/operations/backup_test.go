@@ -93,7 +93,7 @@ func backUp(t *testing.T) *copied {
 	b := &copied{server: redistest.New(t)}
 	c := copiedConfig(t, b.server.URL())
 	b.dir = c.DataDir
-	s := e2e.Start(t, c, e2e.SignOften)
+	s := e2e.Start(t, c)
 	prices := e2e.NewMarket(t, b.server.Client())
 	prices.Open("ACME", "101.25")
 	s.AwaitTrade(t, "ACME", 101.25)
@@ -189,7 +189,7 @@ func (b *copied) startRestored(
 	for _, a := range before {
 		b.announced[a.Event()] = true
 	}
-	s := e2e.Start(t, c, e2e.SignOften)
+	s := e2e.Start(t, c)
 	return s, b.trader.At(s.URL)
 }
 

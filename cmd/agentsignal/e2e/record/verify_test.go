@@ -39,7 +39,7 @@ type witness struct {
 func newWitness(t *testing.T) *witness {
 	t.Helper()
 	redis := redistest.New(t)
-	s := e2e.Start(t, e2e.TestConfig(t, redis.URL()), e2e.SignOften)
+	s := e2e.Start(t, e2e.TestConfig(t, redis.URL()))
 	prices := e2e.NewMarket(t, redis.Client())
 	trader, account := s.Account(t)
 	w := &witness{TB: t, s: s, redis: redis, trader: trader, dir: t.TempDir(), id: account.ID,
@@ -58,7 +58,7 @@ func newWitness(t *testing.T) *witness {
 	w.write("scorecard.json", trader.Get("/v1/scorecard").Ok(t).Body)
 	w.await("newer.note", 2*len(w.made))
 	w.write("key", trader.Get("/v1/log/key").Ok(t).Body)
-	w.export("record.jsonl")
+	w.export("record.jsonl", "--since", w.path("older.note"))
 	return w
 }
 
@@ -192,14 +192,28 @@ func (w *witness) remove(id string) {
 	}
 }
 
+// later writes an export that has one signal more, and returns its name.
+func (w *witness) later() string {
+	w.Helper()
+	w.trader.Run("ACME", "momentum")
+	w.await("later.note", 2*len(w.made)+1)
+	w.export("later.jsonl")
+	return "later.jsonl"
+}
+
 // TestARecordIsVerifiedOffline by a stranger, with nothing but the files of the service.
 func TestARecordIsVerifiedOffline(t *testing.T) {
 	t.Parallel()
 	w := newWitness(t)
 	n := len(w.made)
-	out, err := w.verify("record", w.path("record.jsonl"), "--scorecard", w.path("scorecard.json"), "--max-age", "1h")
+	kept := w.path("older.note")
+	out, err := w.verify("record", w.path("record.jsonl"), "--scorecard", w.path("scorecard.json"), "--max-age", "1h",
+		"--since", kept)
 	for _, want := range []string{fmt.Sprintf("%d signals: all that", n), fmt.Sprintf("%d closed signals: all", n),
-		fmt.Sprintf("that of the first %d closed", n), "verified. This proves when", "no second instance"} {
+		fmt.Sprintf("that of the first %d closed", n), "you kept the checkpoint of",
+		fmt.Sprintf("%d of %d closed signals were in one of these before they ended", n, n),
+		fmt.Sprintf("the prices of %d signals (100 %%): stream in real time", n), "no other account and no other service",
+		"\nverified\n"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("the record: %v, without %q:\n%s", err, want, out)
 		}
@@ -224,12 +238,14 @@ func TestARecordIsVerifiedOffline(t *testing.T) {
 	}
 	w.trader.Run("ACME", "momentum") // later than the export
 	w.export("later.jsonl")
-	if out, err := w.verify("record", w.path("later.jsonl"), "--scorecard", w.path("scorecard.json")); err != nil {
+	if out, err := w.verify("record", w.path("later.jsonl"), "--scorecard", w.path("scorecard.json"),
+		"--allow-unwitnessed"); err != nil {
 		t.Errorf("a later record with the same scorecard: %v\n%s", err, out)
 	}
 	w.end(w.trader.Run("ACME", "momentum"), true, time.Millisecond)
 	w.export("latest.jsonl", "--scorecard", w.path("latest.json"))
-	if out, err := w.verify("record", w.path("latest.jsonl"), "--scorecard", w.path("latest.json")); err != nil {
+	if out, err := w.verify("record", w.path("latest.jsonl"), "--scorecard", w.path("latest.json"),
+		"--allow-unwitnessed"); err != nil {
 		t.Errorf("a record that was written with its scorecard: %v\n%s", err, out)
 	}
 }
@@ -328,6 +344,32 @@ func TestTamperingIsNamedByTheCommand(t *testing.T) {
 			e2e.Must(t, json.Unmarshal([]byte(w.read("scorecard.json")), &card))
 			card["statistics"].(map[string]any)["wins"] = n
 			return w.verify("record", w.path("record.jsonl"), "--scorecard", w.write("x", e2e.JsonOf(t, card)))
+		}},
+		{"an invented record", "exit status 3", func() (string, error) {
+			return w.verify("record", w.path("record.jsonl"))
+		}},
+		{"another source of prices", "metadata.source is binance and was recorded as stream", func() (string, error) {
+			return w.verify("record", w.write("x", edited(`"source":"stream"`, `"source":"binance"`, loser)))
+		}},
+		{"another speed", "the metadata is not what was recorded", func() (string, error) {
+			return w.verify("record", w.write("x", edited(`"source":"stream"`, `"source":"stream","time_compression":60`, loser)))
+		}},
+		{"a better result in R", "r is 9 and was recorded as -1", func() (string, error) {
+			return w.verify("record", w.write("x", edited(`"r":-1`, `"r":9`, loser)))
+		}},
+		{"another expectation", "metadata.expected_r_net is 9", func() (string, error) {
+			return w.verify("record", w.write("x", edited(`"expected_r_net":`, `"expected_r_net":9,"was":`, loser)))
+		}},
+		{"the oldest signal dropped", "is younger than the retention of 2160h0m0s", func() (string, error) {
+			return w.verify("record", w.write("x", strings.Replace(lines[0]+strings.Join(lines[2:], ""),
+				fmt.Sprintf(`"signals":%d`, n), fmt.Sprintf(`"signals":%d`, n-1), 1)))
+		}},
+		{"exports of two times glued together", "the proof is for another checkpoint", func() (string, error) {
+			later := strings.SplitAfter(w.read(w.later()), "\n")
+			return w.verify("record", w.write("x", strings.Join(lines[:n], "")+strings.Join(later[n:], "")))
+		}},
+		{"a checkpoint of another service as evidence", "the checkpoint that you kept: not a checkpoint", func() (string, error) {
+			return w.verify("record", w.path("record.jsonl"), "--since", instance.path("older.note"))
 		}},
 		// From here on in Redis.
 		{"a signal removed in Redis", "signals are missing: created number 2 of", func() (string, error) {

@@ -79,7 +79,7 @@ const text = (value: unknown) => (value === undefined ? "missing" : JSON.stringi
 function Judged({ v, closed }: { v: Verdict | { kind: "waiting" }; closed: boolean }) {
   switch (v.kind) {
     case "waiting":
-      return <p><strong>Not yet in a checkpoint.</strong> One is signed each minute.</p>;
+      return <p><strong>Not yet in a checkpoint.</strong> One follows within seconds.</p>;
     case "unavailable":
       return <p><strong>This browser cannot check it here:</strong> it offers no hashes to a page that came over plain HTTP. Use HTTPS, or <code>agentsignal verify</code>.</p>;
     case "differs":
@@ -95,11 +95,11 @@ function Judged({ v, closed }: { v: Verdict | { kind: "waiting" }; closed: boole
       return (
         <>
           {v.signed ? (
-            <p><strong class="up">✓ Recorded and proved.</strong> All members in the record are as shown here.</p>
+            <p><strong class="up">✓ Recorded and proved.</strong> It is shown as it was recorded{v.unproved.length > 0 && <>, except for what the record does not have: <code>{v.unproved.join(", ")}</code></>}.</p>
           ) : (
             <p><strong class="warn">Recorded, but not proved: this browser cannot check signatures.</strong> The hashes fit, and all members in the record are as shown here. <code>agentsignal verify</code> checks the signature.</p>
           )}
-          {closed && !v.closed && <p><strong>Its closing is not yet in a checkpoint.</strong> One is signed each minute.</p>}
+          {closed && !v.closed && <p><strong>Its closing is not yet in a checkpoint.</strong> One follows within seconds.</p>}
           <dl class="pairs">
             <Place what="Creation" leaf={v.created} />
             {v.closed && <Place what="Closing" leaf={v.closed} />}
@@ -109,8 +109,9 @@ function Judged({ v, closed }: { v: Verdict | { kind: "waiting" }; closed: boole
             <dd><code class="break">{v.key}</code></dd>
           </dl>
           <p class="muted small">
-            It was recorded before that time and was not changed since. Leaves are counted from 0. Indicators and reasoning are not in
-            the record. The key comes from this service: compare it with one that you got before.
+            By the clock of this service it was recorded before that time, and it was not changed since. Leaves are counted from 0. That
+            prices were those of the market is the word of the operator. The key comes from this service: compare it with one that you got
+            before.
           </p>
         </>
       );

@@ -22,7 +22,7 @@ export interface SignalProof {
 
 export type Verdict =
   /** signed is false where the browser has no Ed25519: then only the hashes were checked. */
-  | { kind: "proved"; signed: boolean; key: string; at: string; created: Leaf; closed: Leaf | null }
+  | { kind: "proved"; signed: boolean; key: string; at: string; created: Leaf; closed: Leaf | null; unproved: string[] }
   | { kind: "differs"; member: string; shown: unknown; recorded: unknown }
   | { kind: "broken"; part: "checkpoint" | "signature" | "leaf"; why: string }
   /** The browser offers no hashes: the page came over plain HTTP. */
@@ -138,7 +138,8 @@ const line = (l: Log, i: number) => `log ${i} ${l.size} ${l.root}\n`;
 async function parse(text: string, h: Hasher): Promise<Checkpoint> {
   const lines = text.split("\n");
   const c: Checkpoint = { origin: lines[0]!, at: lines[3]?.replace(/^time /, "") ?? "", logs: [] };
-  for (const l of lines.slice(4, -1)) {
+  const retention = Number(lines[4]?.replace(/^retention /, ""));
+  for (const l of lines.slice(5, -1)) {
     const [, , size, root] = l.split(" ");
     c.logs.push({ size: Number(size), root: root ?? "" });
   }
@@ -149,7 +150,7 @@ async function parse(text: string, h: Hasher): Promise<Checkpoint> {
   const leaves = await Promise.all(c.logs.map((l, i) => h.record(utf8(line(l, i)))));
   const total = c.logs.reduce((n, l) => n + l.size, 0);
   const at = new Date(c.at).toISOString().replace(".000Z", "Z");
-  if (`${c.origin}\n${total}\n${encode(await h.rootOfLeaves(leaves))}\ntime ${at}\n${c.logs.map(line).join("")}` !== text) {
+  if (`${c.origin}\n${total}\n${encode(await h.rootOfLeaves(leaves))}\ntime ${at}\nretention ${retention}\n${c.logs.map(line).join("")}` !== text) {
     throw new Broken("checkpoint", "its lines do not belong together");
   }
   return c;
@@ -204,8 +205,10 @@ async function open(note: string, keys: string, h: Hasher): Promise<{ checkpoint
   return { checkpoint: await parse(text, h), ...by };
 }
 
-/** Checks that a log of the checkpoint has a leaf, and that a signal is what the leaf says of it. */
-async function check(c: Checkpoint, leaf: Leaf, kind: "created" | "closed", signal: Record<string, unknown>, h: Hasher): Promise<void> {
+type Members = Record<string, unknown>;
+
+/** Checks that a log of the checkpoint has a leaf, and returns what it has recorded. */
+async function holds(c: Checkpoint, leaf: Leaf, kind: "created" | "closed", h: Hasher): Promise<Members> {
   const log = c.logs[leaf.log];
   if (!log || leaf.size !== log.size || leaf.index < 0 || leaf.index >= log.size) {
     throw new Broken("leaf", "its proof is for another checkpoint");
@@ -215,15 +218,76 @@ async function check(c: Checkpoint, leaf: Leaf, kind: "created" | "closed", sign
   if (proof.some((p) => p.length !== 32) || !root || encode(root) !== log.root) {
     throw new Broken("leaf", "its text, salt, place or proof was changed");
   }
-  const recorded = JSON.parse(leaf.text) as Record<string, unknown>;
+  const recorded = JSON.parse(leaf.text) as Members;
   if (recorded["kind"] !== kind) throw new Broken("leaf", `it does not say that the signal was ${kind}`);
-  for (const [member, value] of [["signal_id", recorded["signal_id"]] as const, ...Object.entries(recorded)]) {
-    if (member !== "signal_id" && !(member in signal)) continue;
-    const shown = signal[member];
-    // Results in R are shown with four decimals.
-    const rounded = member.endsWith("_r") && typeof value === "number" && typeof shown === "number" && Math.abs(value - shown) <= 5e-5;
-    if (shown !== value && !rounded) throw new Differs(member, shown, value);
+  return recorded;
+}
+
+/** What leaves have of themselves, and not of the signal. */
+const ofLeaf = ["v", "kind", "account", "created", "closed", "signed_leaves", "previous_created_at", "metadata", "metadata_sha256"];
+/** The precision of members that are computed from prices. */
+const precision: Record<string, number> = { r: 1e-9, mfe_r: 5e-5, mae_r: 5e-5, pnl_percent: 5.1e-5, pnl_absolute: 5.1e-9 };
+
+/** Returns what leaves have recorded of a signal, and what follows from that. */
+function derive(created: Members, closed: Members | null): Members {
+  const known: Members = { ...created, ...closed };
+  for (const name of ofLeaf) delete known[name];
+  if (!closed) return known;
+  Object.assign(known, { status: "closed", confidence: known["initial_confidence"] });
+  const { entry_price: entry, stop_loss: stop, exit_price: exit } = known;
+  if (typeof entry === "number" && typeof stop === "number" && typeof exit === "number") {
+    const won = known["direction"] === "short" ? entry - exit : exit - entry;
+    Object.assign(known, { r: won / Math.abs(entry - stop), pnl_absolute: won, pnl_percent: (won / entry) * 100 });
+  } else {
+    for (const name of Object.keys(precision)) known[name] = null;
   }
+  const duration = Date.parse(String(known["closed_at"])) - Date.parse(String(known["created_at"]));
+  known["duration_minutes"] = Math.floor(Math.max(0, duration) / 60_000);
+  return known;
+}
+
+/** Returns a JSON value in the form of RFC 8785. */
+function canonical(v: unknown): string {
+  if (Array.isArray(v)) return `[${v.map(canonical).join(",")}]`;
+  if (typeof v !== "object" || v === null) return JSON.stringify(v);
+  const members = Object.entries(v).sort(([a], [b]) => (a < b ? -1 : 1));
+  return `{${members.map(([name, value]) => `${JSON.stringify(name)}:${canonical(value)}`).join(",")}}`;
+}
+
+/** Compares the metadata of a signal with its leaves: the members of which they have copies, and the hash of all. */
+async function matchMetadata(created: Members, closed: Members | null, shown: unknown, h: Hasher): Promise<void> {
+  const members = (shown ?? {}) as Members;
+  const rest = { ...members };
+  for (const leaf of [closed, created]) {
+    for (const [name, value] of Object.entries((leaf?.["metadata"] ?? {}) as Members)) {
+      if (canonical(members[name] ?? null) !== canonical(value)) throw new Differs(`metadata.${name}`, members[name], value);
+      if (leaf === closed) delete rest[name];
+    }
+  }
+  const sum = Array.from(await h.sum(utf8(canonical(rest))), (b) => b.toString(16).padStart(2, "0")).join("");
+  if (sum !== created["metadata_sha256"]) throw new Differs("metadata", sum, created["metadata_sha256"]);
+}
+
+/** Checks that a signal is what its leaves have recorded, and returns the members that they do not cover. */
+async function matches(created: Members, closed: Members | null, signal: Members, h: Hasher): Promise<string[]> {
+  if (signal["signal_id"] !== created["signal_id"] || (closed && closed["signal_id"] !== created["signal_id"])) {
+    throw new Differs("signal_id", signal["signal_id"], created["signal_id"]);
+  }
+  const known = derive(created, closed);
+  const unproved: string[] = [];
+  for (const [name, shown] of Object.entries(signal)) {
+    const value = known[name];
+    if (name === "metadata") {
+      await matchMetadata(created, closed, shown, h);
+    } else if (!(name in known)) {
+      if (shown !== null && !(name === "confidence" && shown === known["initial_confidence"])) unproved.push(name);
+    } else if (shown !== value) {
+      const near = typeof shown === "number" && typeof value === "number" &&
+        Math.abs(shown - value) <= Math.max(precision[name] ?? 0, Math.abs(value) * 1e-12);
+      if (!near) throw new Differs(name, shown, value);
+    }
+  }
+  return unproved.sort();
 }
 
 /**
@@ -236,9 +300,10 @@ export async function verify(proof: SignalProof, keys: string, signal: object, s
   try {
     const { checkpoint, key, signed } = await open(proof.checkpoint ?? "", keys, h);
     const shown = signal as Record<string, unknown>;
-    await check(checkpoint, proof.created, "created", shown, h);
-    if (proof.closed) await check(checkpoint, proof.closed, "closed", shown, h);
-    return { kind: "proved", signed, key, at: checkpoint.at, created: proof.created, closed: proof.closed };
+    const created = await holds(checkpoint, proof.created, "created", h);
+    const closed = proof.closed ? await holds(checkpoint, proof.closed, "closed", h) : null;
+    const unproved = await matches(created, closed, shown, h);
+    return { kind: "proved", signed, key, at: checkpoint.at, created: proof.created, closed: proof.closed, unproved };
   } catch (error) {
     if (error instanceof Differs) return { kind: "differs", member: error.member, shown: error.shown, recorded: error.recorded };
     if (error instanceof Broken) return { kind: "broken", part: error.part, why: error.message };
