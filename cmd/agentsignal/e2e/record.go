@@ -7,12 +7,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 )
 
@@ -46,6 +48,14 @@ func RemoveLosers(t *testing.T, s *Service, account signal.AccountID, n int) (na
 		t.Fatalf("only %d signals lost", len(names))
 	}
 	return names
+}
+
+// SigningConfig is TestConfig with a checkpoint a second after new leaves.
+func SigningConfig(tb testing.TB, url string) configs.Config {
+	tb.Helper()
+	c := TestConfig(tb, url)
+	c.Record.Every = configs.Duration(time.Second)
+	return c
 }
 
 // WireProof is the answer to GET /v1/signals/{id}/proof.

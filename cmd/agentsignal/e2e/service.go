@@ -151,7 +151,6 @@ func TestConfig(tb testing.TB, url string) configs.Config {
 	c.Redis.Timeout, c.Lease = configs.Duration(20*time.Second), configs.Duration(15*time.Second)
 	c.Runs.Timeout = configs.Duration(3 * time.Minute)
 	c.Market.Source = "stream"
-	c.Record.Every = configs.Duration(time.Second)
 	c.Audit.Every = 0 // some tests store signals that no run has made
 	many := "1000000/m"
 	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Writes: many, Streams: many, Logins: many,

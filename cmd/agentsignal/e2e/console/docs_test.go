@@ -41,7 +41,7 @@ func TestDocsPage(t *testing.T) {
 	t.Parallel()
 	hooks := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(hooks.Close)
-	config := e2e.TestConfig(t, "")
+	config := e2e.SigningConfig(t, "")
 	config.Market.Source, config.Auth.Registration = "simulated", "open"
 	config.Webhooks.AllowedNetworks, config.Webhooks.AllowHTTP = []string{"127.0.0.0/8"}, true
 	config.Audit.Every = configs.Duration(time.Second)

@@ -83,6 +83,7 @@ func TestBackupAndRestore(t *testing.T) {
 // deliveries stay pending.
 func copiedConfig(tb testing.TB, url string) configs.Config {
 	c := e2e.HookConfig(tb, url)
+	c.Record.Every = configs.Duration(time.Second)
 	c.Webhooks.Timeout = configs.Duration(10 * time.Minute)
 	c.Webhooks.RetrySchedule = []configs.Duration{configs.Duration(time.Hour)}
 	return c

@@ -40,7 +40,7 @@ func holds(tb testing.TB, c *verify.Checkpoint, l *verify.Leaf, kind, id string)
 func TestSignalIsProved(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	s := e2e.Start(t, e2e.TestConfig(t, redis.URL()))
+	s := e2e.Start(t, e2e.SigningConfig(t, redis.URL()))
 	e2e.NewMarket(t, redis.Client()).Hours("BTC", 400)
 	s.AwaitPrices(t, "BTC", signal.H1)
 	trader, account := s.Account(t)
@@ -116,7 +116,7 @@ func TestSignalIsProved(t *testing.T) {
 func TestTilesHaveTheRoot(t *testing.T) {
 	t.Parallel()
 	redis := redistest.New(t)
-	s := e2e.Start(t, e2e.TestConfig(t, redis.URL()))
+	s := e2e.Start(t, e2e.SigningConfig(t, redis.URL()))
 	reader, account := s.Account(t)
 	log := s.Store().Client.Partition(account.ID)
 	const leaves = 300
@@ -178,7 +178,7 @@ func TestTheMostPartitions(t *testing.T) {
 	if verify.MaxLogs != redisclient.MaxPartitions {
 		t.Fatalf("a checkpoint has up to %d logs, an installation %d partitions", verify.MaxLogs, redisclient.MaxPartitions)
 	}
-	c := e2e.TestConfig(t, redistest.New(t).URL())
+	c := e2e.SigningConfig(t, redistest.New(t).URL())
 	c.Partitions = redisclient.MaxPartitions
 	s := e2e.Start(t, c)
 	reader, account := s.Account(t, "signals:read")
@@ -203,7 +203,7 @@ func TestTheMostPartitions(t *testing.T) {
 // TestCheckpointsReachAWebhook has a webhook that subscribes to checkpoints alone.
 func TestCheckpointsReachAWebhook(t *testing.T) {
 	t.Parallel()
-	c := e2e.TestConfig(t, redistest.New(t).URL())
+	c := e2e.SigningConfig(t, redistest.New(t).URL())
 	c.Webhooks.AllowedNetworks, c.Webhooks.AllowHTTP = []string{"127.0.0.0/8"}, true
 	s := e2e.Start(t, c)
 	owner, account := s.Account(t)

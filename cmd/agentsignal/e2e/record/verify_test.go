@@ -39,7 +39,7 @@ type witness struct {
 func newWitness(t *testing.T) *witness {
 	t.Helper()
 	redis := redistest.New(t)
-	s := e2e.Start(t, e2e.TestConfig(t, redis.URL()))
+	s := e2e.Start(t, e2e.SigningConfig(t, redis.URL()))
 	prices := e2e.NewMarket(t, redis.Client())
 	trader, account := s.Account(t)
 	w := &witness{TB: t, s: s, redis: redis, trader: trader, dir: t.TempDir(), id: account.ID,
