@@ -180,7 +180,8 @@ func TestTextOfALeaf(t *testing.T) {
 	t.Parallel()
 	created := Text(example("a", ""), Metadata([]byte(`{ "cost_r":0.1,"a":-0.0, "source":"x" }`)), after(7, 5))
 	if d := cmp.Diff(`{"v":2,"kind":"created","account":"acc_1","created":7,"closed":5,"signal_id":"sig_a",`+
-		`"previous_created_at":"2026-11-23T09:29:00.000Z","agent_id":"trading","asset":"B\"TC","strategy":"momentum","timeframe":"1h","risk_level":"low",`+
+		`"previous_created_at":"2026-11-23T09:29:00.000Z","agent_id":"trading","asset":"B\"TC",`+
+		`"strategy":"momentum","timeframe":"1h","risk_level":"low",`+
 		`"direction":"long","initial_confidence":0.4371,"entry_price":100,"stop_loss":99,"take_profit":101.5,`+
 		`"created_at":"2026-11-23T09:30:00.000Z","expires_at":"2026-11-23T10:30:00.000Z",`+
 		`"metadata":{"cost_r":0.1,"source":"x"},"metadata_sha256":"`+
@@ -196,7 +197,8 @@ func TestTextOfALeaf(t *testing.T) {
 	}
 	content := example("a", "")
 	content.Levels = nil
-	if text := Text(content, Metadata(nil), after(1, 0)); !strings.Contains(text, `"entry_price":null`) || !json.Valid([]byte(text)) {
+	if text := Text(content, Metadata(nil), after(1, 0)); !strings.Contains(text, `"entry_price":null`) ||
+		!json.Valid([]byte(text)) {
 		t.Errorf("without prices: %s", text)
 	}
 	if text := UnreadableText([]byte("x")); !json.Valid([]byte(text)) {

@@ -158,17 +158,19 @@ func TestTamperingIsNamed(t *testing.T) {
 			newer.At = time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
 			return entries(l, newer, func(e *verify.Entry) bool { return e.Created > 4 })
 		}, verify.ErrMissing},
-		"another signal's leaf":              {shown(`{"signal_id":"sig_1"}`), verify.ErrDiffers},
-		"the closing of another signal":      {otherClosing, verify.ErrDiffers},
-		"a signal that is shown better":      {shown(`{"signal_id":"sig_0","final_confidence":0.439}`), verify.ErrDiffers},
-		"a result that is shown better":      {shown(`{"signal_id":"sig_0","r":9}`), verify.ErrDiffers},
-		"a percentage that is shown better":  {shown(`{"signal_id":"sig_0","pnl_percent":-0.9999}`), verify.ErrDiffers},
-		"a duration that is shown better":    {shown(`{"signal_id":"sig_0","duration_minutes":0}`), verify.ErrDiffers},
-		"a confidence that is shown better":  {shown(`{"signal_id":"sig_0","confidence":0.9}`), verify.ErrDiffers},
-		"another source of prices":           {shown(`{"signal_id":"sig_0","metadata":{"source":"binance"}}`), verify.ErrDiffers},
-		"other words":                        {shown(`{"signal_id":"sig_0","metadata":{"source":"simulated","reasoning":"sure"}}`), verify.ErrDiffers},
-		"a member that the metadata had not": {shown(`{"signal_id":"sig_0","metadata":{"source":"simulated","edge":0.2}}`), verify.ErrDiffers},
-		"a signal that is cut short":         {shown(`{"signal_id":"sig_0","fin`), verify.ErrIncomplete},
+		"another signal's leaf":             {shown(`{"signal_id":"sig_1"}`), verify.ErrDiffers},
+		"the closing of another signal":     {otherClosing, verify.ErrDiffers},
+		"a signal that is shown better":     {shown(`{"signal_id":"sig_0","final_confidence":0.439}`), verify.ErrDiffers},
+		"a result that is shown better":     {shown(`{"signal_id":"sig_0","r":9}`), verify.ErrDiffers},
+		"a percentage that is shown better": {shown(`{"signal_id":"sig_0","pnl_percent":-0.9999}`), verify.ErrDiffers},
+		"a duration that is shown better":   {shown(`{"signal_id":"sig_0","duration_minutes":0}`), verify.ErrDiffers},
+		"a confidence that is shown better": {shown(`{"signal_id":"sig_0","confidence":0.9}`), verify.ErrDiffers},
+		"another source of prices":          {shown(`{"signal_id":"sig_0","metadata":{"source":"binance"}}`), verify.ErrDiffers},
+		"other words": {shown(`{"signal_id":"sig_0","metadata":{"source":"simulated","reasoning":"sure"}}`),
+			verify.ErrDiffers},
+		"a member that the metadata had not": {shown(`{"signal_id":"sig_0","metadata":{"source":"simulated","edge":0.2}}`),
+			verify.ErrDiffers},
+		"a signal that is cut short": {shown(`{"signal_id":"sig_0","fin`), verify.ErrIncomplete},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -52,7 +52,8 @@ func verifyRecord() *cobra.Command {
 	v.keys.add(c)
 	f := c.Flags()
 	f.StringArrayVar(&v.since, "since", nil, "file with a checkpoint that you have kept; repeat it for several")
-	f.StringArrayVar(&v.witnesses, "witness", nil, "public key, NAME+HASH+BASE64, of a witness whom you trust; repeat it for several")
+	f.StringArrayVar(&v.witnesses, "witness", nil,
+		"public key, NAME+HASH+BASE64, of a witness whom you trust; repeat it for several")
 	f.StringVar(&v.scorecard, "scorecard", "", "file with the account's scorecard")
 	f.DurationVar(&v.maxAge, "max-age", 0, "how old the checkpoint may be, such as 1h; 0: any age")
 	f.BoolVar(&v.unwitnessed, "allow-unwitnessed", false, "end with 0 although nothing outside stands behind the times")
@@ -143,7 +144,8 @@ func printRecord(w io.Writer, r *export.Record) {
 	fmt.Fprintf(w, "  %d signals: all that the account had created up to its newest entry, of %s\n", r.Signals, stamp(r.Last))
 	fmt.Fprintf(w, "  %d closed signals: all there were then; %d were open\n", r.Closed, r.Signals-r.Closed)
 	if r.Before > 0 {
-		fmt.Fprintf(w, "  %d older signals are not shown: all were older than the retention of %s; the first shown one is of %s\n",
+		fmt.Fprintf(w, "  %d older signals are not shown: all were older than the retention of %s; "+
+			"the first shown one is of %s\n",
 			r.Before, r.Checkpoint.Retention, stamp(r.First))
 	}
 }

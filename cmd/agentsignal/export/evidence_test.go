@@ -111,11 +111,13 @@ func TestEvidenceThatContradictsARecord(t *testing.T) {
 		want string
 		is   error
 	}{
-		"without its proof":   {grown, kept, "the export has no proof for the checkpoint", errForm},
-		"of another service":  {grown, signed(t, other), "the checkpoint that you kept: not a checkpoint of this service", verify.ErrNote},
-		"of a rewritten past": {written(t, rewritten), kept, "the logs of the two checkpoints are not the same", verify.ErrRewritten},
-		"newer than it":       {text, signed(t, s), "make a newer export", verify.ErrOlder},
-		"no checkpoint":       {text, []byte("x"), "not a checkpoint", verify.ErrNote},
+		"without its proof": {grown, kept, "the export has no proof for the checkpoint", errForm},
+		"of another service": {grown, signed(t, other), "the checkpoint that you kept: not a checkpoint of this service",
+			verify.ErrNote},
+		"of a rewritten past": {written(t, rewritten), kept, "the logs of the two checkpoints are not the same",
+			verify.ErrRewritten},
+		"newer than it": {text, signed(t, s), "make a newer export", verify.ErrOlder},
+		"no checkpoint": {text, []byte("x"), "not a checkpoint", verify.ErrNote},
 	} {
 		_, err := Check(strings.NewReader(row.text), Reader{Keys: keys, Kept: [][]byte{row.kept}}, &bytes.Buffer{})
 		if !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.want) {

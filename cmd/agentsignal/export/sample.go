@@ -60,7 +60,8 @@ func NewSample(keys *record.Keys) (*Sample, error) {
 			return nil, err
 		}
 	}
-	s := &Sample{Keys: keys, Now: time.Date(2026, 11, 1, 9, 30, 0, 0, time.UTC), Source: "stream", salt: make([]byte, record.SaltSize),
+	s := &Sample{Keys: keys, Now: time.Date(2026, 11, 1, 9, 30, 0, 0, time.UTC), Source: "stream",
+		salt: make([]byte, record.SaltSize),
 		tree: &record.Tree{}, tiles: map[[2]int64][]byte{}}
 	_, err := rand.Read(s.salt)
 	return s, err
