@@ -44,9 +44,13 @@ func (f *fakeOutcomes) fill(assets, n int) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range n {
 		for a := range assets {
-			o := strategy.Outcome{Bar: int64(i + 1), Ended: int64(i + 2), At: int64(i + 2)}
+			bar := int64(i+1) * 60_000 // an hour at 60 times real time
+			o := strategy.Outcome{Bar: bar, Ended: bar + 1, At: bar + 1}
 			for s := range o.Bins {
-				o.Bins[s], o.Won[s] = uint8(r.IntN(32)), uint8(r.IntN(8)&r.IntN(8))
+				o.Bins[s] = uint8(r.IntN(64))
+			}
+			for risk := range o.R[0] {
+				o.R[0][risk], o.R[1][risk] = int8(r.IntN(100)-58), int8(r.IntN(100)-58)
 			}
 			f.pool.Add(strategy.OutcomeKey("test", 1, string(rune('A'+a))), o)
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -60,7 +59,7 @@ func TestAuditKnowsWhatWasStored(t *testing.T) {
 	known, all := strategy.NewPool(0), strategy.NewPool(0)
 	for i, b := range others[:1000] {
 		x := strategy.Outcome{Bar: b.OpenTime, Ended: b.CloseTime, At: b.CloseTime,
-			Won: [marketdata.OutcomeStrategies]uint8{7, 7, 7}}
+			R: [2][3]int8{{30, 30, 30}, {30, 30, 30}}}
 		known.Add("B", x)
 		if all.Add("B", x); i%10 == 0 {
 			x.At = bars[len(bars)-1].CloseTime + hour // it was stored after all signals

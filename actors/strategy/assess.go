@@ -89,9 +89,9 @@ func (s *Series) assess(t int, risk signal.RiskLevel) (Assessment, error) {
 			place.add(math.Abs(s.bars.history[j].scores[t]), math.Abs(score))
 		}
 	}
-	bin := binOf(math.Abs(score))
-	all, own := &s.entries.view.all[t][r], &s.entries.view.mine[t][r]
-	a.set(estimateFrom(b.Prior, b.Horizon, all.all, all.near(bin), own.near(bin)), place)
+	c, e := s.entries.comparable(t, r, binOf(math.Abs(score), a.Direction))
+	a.set(estimateFrom(b, c, e), place)
+	a.Proven = e.proven()
 	a.Indicators, a.Values = strategy.indicators(), strategy.values(&s.bars.last)
 	a.Finding = strategy.finding(&s.bars.last)
 	return a, nil

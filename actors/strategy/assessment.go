@@ -52,6 +52,9 @@ type Assessment struct {
 	// outcomes of the strategy.
 	Calibration string
 	Closed      int // closed signals behind CalibrationFitted
+	// Proven means that earlier differences in confidence were followed by such differences in
+	// outcomes, beyond chance. Without it the Reasoning claims neither an edge nor a loss.
+	Proven bool
 	// Quiet means that a forecast is too near normal to change the Confidence of all entries.
 	Quiet bool
 
@@ -76,7 +79,7 @@ func (a *Assessment) set(e estimate, place rank) {
 // BreakEven returns the hit rate at which the mean result is 0 where each entry and exit
 // together cost the given part of the risk.
 func (a *Assessment) BreakEven(cost float64) float64 {
-	return round(min(1, (a.Loss+cost)/(a.Win+a.Loss)), 4)
+	return round(breakEven(a.Win, a.Loss, cost), 4)
 }
 
 // ExpectedR returns the mean result in R that the confidence implies, after the given
@@ -230,6 +233,7 @@ func (a *Assessment) basis() string {
 func (a *Assessment) verdict(cost float64) string {
 	evens := a.BreakEven(cost)
 	switch low, high := a.Interval(); {
+	case !a.Proven:
 	case low > evens:
 		return "the past speaks for an edge"
 	case high < evens:

@@ -64,6 +64,32 @@ func (c record) meanLoss() float64 {
 // bars overlap.
 func overlap(horizon int) float64 { return min(1, independent/float64(horizon)) }
 
+// count is a number of entries and how many of them closed in profit.
+type count struct{ n, won float64 }
+
+// plus returns the sum of c and another count, times a weight.
+func (c count) plus(weight float64, x count) count {
+	return count{c.n + weight*x.n, c.won + weight*x.won}
+}
+
+// share returns the share that closed in profit, NaN without entries.
+func (c count) share() float64 { return c.won / c.n }
+
+// shrunk returns the share, shrunk towards another one. weight is how many independent entries
+// one is worth.
+func (c count) shrunk(weight, towards float64) float64 {
+	return (weight*c.won + kappa*towards) / (weight*c.n + kappa)
+}
+
+// comparables are the entries that an entry is compared with.
+type comparables struct {
+	any     record // of all assets, in both directions, whatever their scores
+	anySide count  // those of its direction
+	// all are the entries of its strategy, side those of its direction too, near those of its
+	// strength too, and own those of its asset too.
+	all, side, near, own count
+}
+
 // estimate is the probability of a profit and its basis.
 type estimate struct {
 	confidence float64 // not rounded
@@ -71,14 +97,29 @@ type estimate struct {
 	share      float64 // how many of them closed in profit; NaN if there are none
 }
 
-// estimateFrom estimates the probability that an entry closes in profit. The share of the
-// asset's own comparable entries is shrunk towards that of the comparable entries of all
-// assets, that towards the share of all their entries, and that towards the prior.
-func estimateFrom(prior float64, horizon int, all, near, own count) estimate {
-	d := overlap(horizon)
-	p := own.shrunk(d, near.shrunk(d, all.shrunk(d, prior)))
-	return estimate{clip(p, minConfidence, maxConfidence), d * near.n, near.share()}
+// estimateFrom estimates the probability that an entry closes in profit. Without an opinion it is
+// expected to do so as often as the asset's break-even and the usual distance from it. Comparable
+// entries of all assets change that: the share of the strategy is shrunk towards that of all
+// entries; that of its direction towards it and the drift of all entries in that direction, and that
+// of a similar strength towards this. Of these two the estimate keeps what the past has borne out.
+// The asset's own comparable entries are shrunk towards the result.
+func estimateFrom(b Base, c comparables, e evidence) estimate {
+	share := c.any.prior()
+	usual := share - breakEven(c.any.meanWin(), c.any.meanLoss(), 0)
+	evens := breakEven(b.Win, b.Loss, 0)
+	plain := evens + (b.Entries*(b.Prior-evens)+kappa*usual)/(b.Entries+kappa)
+
+	drift := c.anySide.shrunk(e.weight, share) - share
+	all := c.all.shrunk(e.both, share)
+	near := c.near.shrunk(e.weight, c.side.shrunk(e.weight, all+drift))
+
+	p := c.own.shrunk(overlap(b.Horizon), plain+all-share+e.kept()*(near-all))
+	return estimate{clip(p, minConfidence, maxConfidence), e.weight * c.near.n, c.near.share()}
 }
+
+// breakEven returns the hit rate at which the mean result is 0, given those of entries with and
+// without a profit in R, where each entry and exit together cost the given part of the risk.
+func breakEven(win, loss, cost float64) float64 { return min(1, (loss+cost)/(win+loss)) }
 
 // rank compares a value with others.
 type rank struct{ below, equal, all float64 }

@@ -9,20 +9,34 @@ import (
 
 // TestEstimate compares with numbers computed by hand from the formulas.
 func TestEstimate(t *testing.T) {
-	const prior, horizon = 0.41, 8 // so the outcomes count half
-	e := estimateFrom(prior, horizon, count{10_000, 4500}, count{2000, 1000}, count{400, 100})
-	const all = (0.5*4500 + 2000*prior) / (0.5*10_000 + 2000)
-	const near = (0.5*1000 + 2000*all) / (0.5*2000 + 2000)
-	const want = (0.5*100 + 2000*near) / (0.5*400 + 2000)
-	if math.Abs(e.confidence-want) > 1e-12 || e.sample != 1000 || e.share != 0.5 {
-		t.Errorf("%+v, want confidence %v, sample 1000 and share 0.5", e, want)
+	// Of all assets 42 % of entries close in profit, where 41.9 % break even, but for the 40 with
+	// which a record starts. Those of the asset break even at 40 %.
+	b := Base{Horizon: 8, Prior: 0.43, Win: 1.5, Loss: 1, Entries: 500} // so its outcomes count half
+	c := comparables{
+		any: record{count: count{20_000, 8400}, gains: 12_180, loss: 8700}, anySide: count{10_000, 4400},
+		all: count{10_000, 4300}, side: count{5000, 2300}, near: count{2000, 1000}, own: count{400, 100},
 	}
-	if e := estimateFrom(0.4, 24, count{}, count{}, count{}); math.Abs(e.confidence-0.4) > 1e-12 || e.sample != 0 ||
-		!math.IsNaN(e.share) {
+	const share = (8400 + 16.0) / 20_040
+	const win, loss = (12_180 + 24.0) / (8400 + 16), (8700 + 24.0) / (11_600 + 24)
+	const plain = 0.4 + (500*0.03+2000*(share-loss/(win+loss)))/2500
+	const drift = (0.1*4400+2000*share)/(0.1*10_000+2000) - share
+	const all = (0.2*4300 + 2000*share) / (0.2*10_000 + 2000)
+	const side = (0.1*2300 + 2000*(all+drift)) / (0.1*5000 + 2000)
+	const near = (0.1*1000 + 2000*side) / (0.1*2000 + 2000)
+	// A slope of 0.75 that is as uncertain as the assumed one of 0.25: half of a difference is kept.
+	const want = (0.5*100 + 2000*(plain+all-share+0.5*(near-all))) / (0.5*400 + 2000)
+	e := estimateFrom(b, c, evidence{weight: 0.1, both: 0.2, slope: 0.75, error: 0.5})
+	if math.Abs(e.confidence-want) > 1e-12 || e.sample != 200 || e.share != 0.5 {
+		t.Errorf("%+v, want confidence %v, sample 200 and share 0.5", e, want)
+	}
+	b.Prior = 0.4
+	e = estimateFrom(b, comparables{}, evidence{weight: 0.1, both: 0.2})
+	if math.Abs(e.confidence-0.4) > 1e-12 || e.sample != 0 || !math.IsNaN(e.share) {
 		t.Errorf("nothing known: %+v", e)
 	}
-	sure := count{1e7, 1e7}
-	if e := estimateFrom(1, 1, sure, sure, sure); e.confidence != maxConfidence {
+	sure := count{1e9, 1e9}
+	c = comparables{any: record{count: sure, gains: 1e9}, anySide: sure, all: sure, side: sure, near: sure, own: sure}
+	if e := estimateFrom(b, c, evidence{weight: 1, both: 1, slope: 1, error: 0.01}); e.confidence != maxConfidence {
 		t.Errorf("certainty is %v, want %v", e.confidence, maxConfidence)
 	}
 }

@@ -39,11 +39,17 @@
 // # What the probability rests on
 //
 // The window of one asset is too short to separate strong scores from weak ones. A Pool counts
-// the outcomes of all assets of a timeframe by strategy, risk level and strength, and an
-// estimate is shrunk in three steps: the asset's own comparable entries towards those of
-// all assets, these towards all entries of the strategy, these towards the share of all
-// entries in the window, whatever their direction (confidence.go). Break-even and expected
-// R come from the mean gain and loss in the window.
+// the outcomes of all assets of a timeframe by strategy, risk level, direction and strength.
+// An entry without an opinion is expected to close in profit as often as the window's break-even
+// and the usual distance from it. Comparable entries change that, shrunk in steps: by strategy,
+// by direction, by strength, and last those of the asset itself (confidence.go).
+//
+// Assets move together and lives overlap, so that many entries are worth few independent ones: how
+// many is measured by how much their sums over blocks of time vary. Over the same blocks, walk
+// forward, outcomes are regressed on what the blocks before let expect. The slope is how much of
+// a difference of direction and strength an estimate keeps, and unless it is above 0 beyond chance,
+// the reasoning claims neither an edge nor a loss (past.go). Sentiment and weather, which have no
+// pool, claim none. Break-even and expected R come from the mean gain and loss in the window.
 //
 // # Concurrency
 //

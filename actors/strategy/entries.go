@@ -71,7 +71,17 @@ func (e *entries) pool() {
 			e.found(o)
 		}
 	}
-	e.view.advance(e.last.Bar.CloseTime)
+	e.view.advance(e.last.Bar.CloseTime, e.barTime())
+}
+
+// comparable returns the entries that compare with one of the t-th strategy at the r-th risk
+// level, and what the past shows of such comparisons.
+func (e *entries) comparable(t, r int, bin uint8) (comparables, evidence) {
+	v := &e.view
+	c := comparables{any: v.results.both(r), anySide: v.results.side(int(bin/strengthBins), r)}
+	c.all, c.side, c.near = v.all[t].comparable(bin, r)
+	_, _, c.own = v.mine[t].comparable(bin, r)
+	return c, v.past.evidence(r, overlap(Horizon(e.tf, signal.RiskLevels[r])))
 }
 
 // longest returns the greatest horizon over all risk levels.
@@ -87,12 +97,10 @@ func (e *entries) outcomeAt(j int) (Outcome, bool) {
 	ended := e.bars[j+e.longest()].CloseTime
 	o := Outcome{Bar: e.bars[j].OpenTime, Ended: ended, At: ended}
 	for t, score := range p.scores {
-		o.Bins[t] = binOf(math.Abs(score))
-		for r := range e.outcomes {
-			if e.outcomes[r][j].of(directionOf(score, p.belowMean)) > 0 {
-				o.Won[t] |= 1 << r
-			}
-		}
+		o.Bins[t] = binOf(math.Abs(score), directionOf(score, p.belowMean))
+	}
+	for r := range e.outcomes {
+		o.R[0][r], o.R[1][r] = packR(e.outcomes[r][j].long), packR(e.outcomes[r][j].short)
 	}
 	return o, true
 }
@@ -137,24 +145,26 @@ func (e *entries) calibrate(a *Assessment, b Base, scores []float64) {
 	known := e.outcomes[riskIndex(a.Risk)]
 	strength := math.Abs(a.Score)
 	var place rank
-	var all, near count
+	c := comparables{any: *e.record(riskIndex(a.Risk))}
 	for j, score := range scores[:len(e.history)-1] {
 		if math.IsNaN(score) {
 			continue
 		}
 		place.add(math.Abs(score), strength)
 		if j < len(known) {
-			won := 0.0
-			if known[j].of(directionOf(score, e.history[j].belowMean)) > 0 {
-				won = 1
+			d, one := directionOf(score, e.history[j].belowMean), count{n: 1}
+			if known[j].of(d) > 0 {
+				one.won = 1
 			}
-			x := (math.Abs(score) - strength) / kernelWidth
-			w := math.Exp(-0.5 * x * x)
-			all, near = count{all.n + 1, all.won + won}, count{near.n + w, near.won + w*won}
+			c.all = c.all.plus(1, one)
+			if d == a.Direction {
+				x := (math.Abs(score) - strength) / kernelWidth
+				c.side, c.near = c.side.plus(1, one), c.near.plus(math.Exp(-0.5*x*x), one)
+			}
 		}
 	}
-	estimated := estimateFrom(b.Prior, b.Horizon, all, near, count{})
-	if all.n < minOutcomes {
+	estimated := estimateFrom(b, c, evidence{weight: overlap(b.Horizon), both: overlap(b.Horizon)})
+	if c.all.n < minOutcomes {
 		p := clip(b.Prior+priorSpread*math.Tanh(strength), minConfidence, maxConfidence)
 		estimated = estimate{confidence: p, sample: b.Entries, share: math.NaN()}
 	} else {

@@ -53,7 +53,7 @@ func ExampleAssessment_Evaluate() {
 		fmt.Printf("closed by %s: %+.1f R\n", exit.Reason, strategy.R(evaluation.Direction, levels, exit.Price))
 	}
 	// Output:
-	// short with probability 0.4641
+	// short with probability 0.4629
 	// entry 127.28, stop 128.02, target 126.17
 	// expires after 24h0m0s
 	// closed by take_profit: +1.5 R

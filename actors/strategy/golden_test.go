@@ -33,31 +33,42 @@ func TestDocumentedArithmetic(t *testing.T) {
 			t.Errorf("the page has no %q", want)
 		}
 	}
-	const entry, stop, target = 87413.63, 86349.22, 89010.25
-	const prior, sample, share, together = .4186, 50.5, .3775, 2.427
+	const entry, stop, target = 82362.663, 84403.39, 79301.572
+	const prior, evens, sample, share, together = .41039, .41142, 39.5, .435, 2.3632
 	has("entry %v, stop %v, target %v", entry, stop, target)
 	has("The target is %.1f times as far from the entry as the stop", (target-entry)/(entry-stop))
 	has("1 of 1 + %.1f cases: %.2f", rewardToRisk, plainShare)
 	has("%.0f %% |", 100*prior)
 	has("%.4f before rounding", prior)
 	has("| %.1f, %.4f |", sample, share)
-	has("%.1f / %.1f = %.2f %% of the way from %.4f to %.4f is %.3f", sample, sample+kappa, 100*sample/(sample+kappa), prior,
-		share, (prior-share)*sample/(sample+kappa))
 
-	near := count{n: sample, won: sample * share}
-	a := Assessment{Loss: .4064 * together}
+	const entries, usual, of, all, near = 142.7, -.00631, .40113, .40534, .40803
+	over := prior - evens
+	plain := (entries*over + kappa*usual) / (entries + kappa)
+	has("break-even and %.4f in BTC, and %.4f in all assets; weighed as %.1f to 2,000 that is %.4f, so %.4f.", over, usual,
+		entries, plain, evens+plain)
+	expected := evens + plain + all - of
+	has("of all entries %.4f closed in profit, of its own, shrunk, %.4f: so %.4f.", of, all, expected)
+	kept := evidence{}.kept()
+	expected += kept * (near - all)
+	has("comparable entries, shrunk, did in %.4f, and %v of the difference", near, kept)
+	has("such differences: %.4f.", expected)
+	own := count{n: 23.5, won: 23.5 * .4844}
+	has("worth %.1f with a share of %.4f, are weighed against 2,000 of that: %.4f |", own.n, own.share(), own.shrunk(1, expected))
+
+	a := Assessment{Loss: evens * together}
 	a.Win = together - a.Loss
-	a.set(estimate{near.shrunk(1, near.shrunk(1, prior)), sample, share}, rank{})
+	a.set(estimate{own.shrunk(1, expected), sample, share}, rank{})
 	cost := CostR(signal.Levels{Entry: entry, Stop: stop, Target: target}, entry, .001)
 	has("confidence %.4f.", a.Confidence)
 	has("| `confidence` | %.4f |", a.Confidence)
 	has("| `break_even` | %.4f |", a.BreakEven(0))
-	has("they make %.3f R together", a.Win+a.Loss)
+	has("they make %.4f R together", a.Win+a.Loss)
 	has("| `break_even_net` | %.4f |", a.BreakEven(cost))
-	has("the stop is %.3f %% away: costs of %.4f R, and %.4f + %.4f / %.3f = %.4f |", 100*(entry-stop)/entry, cost,
+	has("the stop is %.3f %% away: costs of %.4f R, and %.4f + %.4f / %.4f = %.4f |", 100*(stop-entry)/entry, cost,
 		a.BreakEven(0), cost, together, a.BreakEven(cost))
 	has("| `edge` | %.4f | %.4f - %.4f |", a.Edge(cost), a.Confidence, a.BreakEven(cost))
-	has("| `expected_r`, `expected_r_net` | %.4f, %.4f | %.3f · (%.4f - %.4f), and less %.4f |", a.ExpectedR(0),
+	has("| `expected_r`, `expected_r_net` | %.4f, %.4f | %.4f · (%.4f - %.4f), and less %.4f |", a.ExpectedR(0),
 		a.ExpectedR(cost), together, a.Confidence, a.BreakEven(0), cost)
 }
 

@@ -42,7 +42,7 @@ func TestMetadata(t *testing.T) {
 	a := Assessment{
 		Strategy: Momentum, Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long,
 		Confidence: 0.4318, Strength: 0.8125, Win: 1.4, Loss: 1.1, Prior: 0.42, Sample: 931.4, Share: 0.4412, Entries: 140,
-		ATR: 2, Horizon: 24,
+		Proven: true, ATR: 2, Horizon: 24,
 		Indicators: []string{"ema_12_26", "adx_14", "atr_14"},
 		Values: map[string]any{"adx_14": 27.1, "atr_14": 2.0,
 			"ema_12_26": map[string]any{"ema_12": 99.0, "ema_26": 97.4}},
@@ -100,6 +100,10 @@ func TestReasoning(t *testing.T) {
 		{"comparable past setups, worth 5000 independent ones, closed in profit 45 % of the time; " +
 			"past entries as a whole put it at 41 %; " +
 			"break-even after costs 40 %, so the past speaks for an edge",
+			func(a *Assessment) { a.Sample, a.Share, a.Proven = 5000, 0.45, true }},
+		{"comparable past setups, worth 5000 independent ones, closed in profit 45 % of the time; " +
+			"past entries as a whole put it at 41 %; " +
+			"break-even after costs 40 %, so no evidence of an edge",
 			func(a *Assessment) { a.Sample, a.Share = 5000, 0.45 }},
 	} {
 		a := plain

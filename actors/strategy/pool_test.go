@@ -6,10 +6,31 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
+
+// randomize gives o strengths, directions and results.
+func randomize(o *Outcome, r *rand.Rand) {
+	for s := range o.Bins {
+		o.Bins[s] = uint8(r.IntN(2 * strengthBins))
+	}
+	for d := range o.R {
+		for risk := range o.R[d] {
+			o.R[d][risk] = int8(r.IntN(121) - 60)
+		}
+	}
+}
+
+// outcomesIn returns the number of outcomes in t.
+func outcomesIn(t *tallies) (n int) {
+	for i := range t[0] {
+		n += int(t[0][i].at(0).n)
+	}
+	return n
+}
 
 // TestViewCountsWhatIsKnown compares a view that moves on with one that begins at the same
 // time, and with a count over all outcomes.
@@ -23,9 +44,7 @@ func TestViewCountsWhatIsKnown(t *testing.T) {
 		a := r.IntN(assets)
 		o := Outcome{Bar: i * 1000, At: i*1000 + 500}
 		o.Ended = o.At
-		for s := range o.Bins {
-			o.Bins[s], o.Won[s] = uint8(r.IntN(strengthBins)), uint8(r.IntN(8))
-		}
+		randomize(&o, r)
 		if a == 1 || r.IntN(4) == 0 { // the others have fewer, so that windows differ
 			added[a] = append(added[a], o)
 			pool.Add(fmt.Sprint("A", a), o)
@@ -34,11 +53,16 @@ func TestViewCountsWhatIsKnown(t *testing.T) {
 			continue
 		}
 		at := i * 1000
-		moving.advance(at)
+		moving.advance(at, 1000)
 		fresh := view{pool: pool, own: "A1"}
-		fresh.advance(at)
-		if diff := cmp.Diff(fresh.all, moving.all, cmp.AllowUnexported(tally{}, count{})); diff != "" {
+		fresh.advance(at, 1000)
+		if diff := cmp.Diff(fresh.all, moving.all); diff != "" {
 			t.Fatalf("after %d: the way matters:\n%s", i, diff)
+		}
+		if diff := cmp.Diff(fresh.past, moving.past, cmp.AllowUnexported(past{}, block{}),
+			cmpopts.IgnoreFields(past{}, "last")); diff != "" ||
+			fresh.results != moving.results {
+			t.Fatalf("after %d: the way matters for the past:\n%s", i, diff)
 		}
 		var all, mine tallies
 		for a, list := range added {
@@ -46,16 +70,17 @@ func TestViewCountsWhatIsKnown(t *testing.T) {
 				list = list[:len(list)-1]
 			}
 			for _, o := range list[max(0, len(list)-MaxOutcomes):] {
-				all.add(&o, 1)
+				x := countedOf(&o)
+				all.add(&x, &o.Bins, 1)
 				if a == 1 {
-					mine.add(&o, 1)
+					mine.add(&x, &o.Bins, 1)
 				}
 			}
 		}
-		if diff := cmp.Diff(all, fresh.all, cmp.AllowUnexported(tally{}, count{})); diff != "" {
+		if diff := cmp.Diff(all, fresh.all); diff != "" {
 			t.Fatalf("after %d: all:\n%s", i, diff)
 		}
-		if diff := cmp.Diff(mine, moving.mine, cmp.AllowUnexported(tally{}, count{})); diff != "" {
+		if diff := cmp.Diff(mine, moving.mine); diff != "" {
 			t.Fatalf("after %d: own:\n%s", i, diff)
 		}
 	}
@@ -93,9 +118,9 @@ func TestPoolKeepsTheNewest(t *testing.T) {
 			t.Fatalf("%d outcomes are kept", pool.kept)
 		}
 		if i%100 == 99 {
-			moving.advance(i + outcomeLag)
-			if want := float64(min(int(i)+1, keep)); moving.all[0][0].all.n < want {
-				t.Fatalf("after %d: %.0f outcomes count, want at least %.0f", i, moving.all[0][0].all.n, want)
+			moving.advance(i+outcomeLag, 1000)
+			if n, want := outcomesIn(&moving.all), min(int(i)+1, keep); n < want {
+				t.Fatalf("after %d: %d outcomes count, want at least %d", i, n, want)
 			}
 		}
 	}
@@ -114,20 +139,20 @@ func TestViewCountsTheNewestOfAllAssets(t *testing.T) {
 		}
 		pool.Add(fmt.Sprint("A", asset), Outcome{Bar: i, At: i})
 		if i%50_000 == 0 {
-			moving.advance(i + outcomeLag)
+			moving.advance(i+outcomeLag, 1000)
 		}
 	}
 	const end = int64((MaxOutcomes-500)*assets) + outcomeLag
-	moving.advance(end)
+	moving.advance(end, 1000)
 	fresh := view{pool: pool, own: "A0"}
-	fresh.advance(end)
-	if n := fresh.all[0][0].all.n; n != MaxPooled {
-		t.Errorf("%.0f outcomes count, want %d", n, MaxPooled)
+	fresh.advance(end, 1000)
+	if n := outcomesIn(&fresh.all); n != MaxPooled {
+		t.Errorf("%d outcomes count, want %d", n, MaxPooled)
 	}
-	if diff := cmp.Diff(fresh.all, moving.all, cmp.AllowUnexported(tally{}, count{})); diff != "" {
+	if diff := cmp.Diff(fresh.all, moving.all); diff != "" {
 		t.Errorf("the way matters:\n%s", diff)
 	}
-	if diff := cmp.Diff(fresh.mine, moving.mine, cmp.AllowUnexported(tally{}, count{})); diff != "" {
+	if diff := cmp.Diff(fresh.mine, moving.mine); diff != "" {
 		t.Errorf("the way matters for own outcomes:\n%s", diff)
 	}
 }
@@ -172,8 +197,8 @@ func TestOwnOutcomesCountBeforeTheyAreStored(t *testing.T) {
 	if n := len(live.entries.view.recent); n == 0 || n > 400 {
 		t.Errorf("%d outcomes are not replaced by stored ones", n)
 	}
-	if live.entries.view.mine[0][0].all.n < 1400 {
-		t.Errorf("only %.0f outcomes count", live.entries.view.mine[0][0].all.n)
+	if n := outcomesIn(&live.entries.view.mine); n < 1400 {
+		t.Errorf("only %d outcomes count", n)
 	}
 }
 
@@ -194,9 +219,9 @@ func TestReplayedPoolIsWalkForward(t *testing.T) {
 		t.Errorf("%d outcomes of the other, want all 10", n)
 	}
 	v := view{pool: got}
-	v.advance(outcomeLag + 7) // A: ended by 7 are bars 0 to 2; B: bars 0 to 4
-	if n := v.all[0][0].all.n; n != 8 {
-		t.Errorf("%.0f outcomes count, want 8", n)
+	v.advance(outcomeLag+7, 1000) // A: ended by 7 are bars 0 to 2; B: bars 0 to 4
+	if n := outcomesIn(&v.all); n != 8 {
+		t.Errorf("%d outcomes count, want 8", n)
 	}
 }
 
@@ -246,13 +271,13 @@ func TestReplayedPoolCountsByTime(t *testing.T) {
 	v := view{pool: replayed, own: "A"}
 	for i := int64(999); i < assets*each; i += 1000 {
 		replayed.Add("A", Outcome{Bar: i, Ended: i, At: i})
-		v.advance(i + outcomeLag)
+		v.advance(i+outcomeLag, 1000)
 		if i%20_000 != 19_999 {
 			continue
 		}
-		own, others := float64(i/1000+1), float64(min(i+1, MaxPooled))
-		if n := v.all[0][0].all.n; n < others || n > others+own || v.mine[0][0].all.n > own {
-			t.Fatalf("after %d outcomes %.0f count, %.0f of the asset itself", i+1, n, v.mine[0][0].all.n)
+		own, others := int(i/1000+1), int(min(i+1, MaxPooled))
+		if n, mine := outcomesIn(&v.all), outcomesIn(&v.mine); n < others || n > others+own || mine > own {
+			t.Fatalf("after %d outcomes %d count, %d of the asset itself", i+1, n, mine)
 		}
 	}
 }

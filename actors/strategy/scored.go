@@ -154,16 +154,20 @@ func (b *scoredBars) jumped() error {
 	return nil
 }
 
-// newsWindow returns the maximum age of a message in milliseconds by the clock. In a
-// compressed market bars are shorter than their timeframe, and so is the window.
-func (b *scoredBars) newsWindow() int64 {
-	full := b.tf.Duration().Milliseconds()
+// barTime returns the time from one bar to the next inside a session, in milliseconds by the
+// clock. In a compressed market bars are shorter than their timeframe.
+func (b *scoredBars) barTime() int64 {
 	longest := int64(1)
 	for _, x := range b.bars[max(0, len(b.bars)-bandLength):] {
 		longest = max(longest, x.CloseTime-x.OpenTime)
 	}
-	w := newsWindow(b.tf) * time.Hour.Milliseconds()
-	return max(1, int64(float64(w)*min(1, float64(longest)/float64(full))))
+	return min(longest, b.tf.Duration().Milliseconds())
+}
+
+// newsWindow returns the maximum age of a message in milliseconds by the clock.
+func (b *scoredBars) newsWindow() int64 {
+	w, full := newsWindow(b.tf)*time.Hour.Milliseconds(), b.tf.Duration().Milliseconds()
+	return max(1, int64(float64(w)*float64(b.barTime())/float64(full)))
 }
 
 // dropFirst removes the first n elements of xs in place.

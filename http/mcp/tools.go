@@ -17,9 +17,9 @@ import (
 
 // instructions is what a model reads before it uses the tools.
 const instructions = "Agents produce signals; each is watched until it closes. Confidence of trading and weather " +
-	"signals is the probability to close in profit, mostly 0.40 to 0.45: compare it with break_even_net and its " +
-	"interval, there is no evidence of an edge while the interval contains it. Confidence of seo is a share of passed " +
-	"checks, no probability. Every answer has evidence: the number of closed signals it rests on, the 95 % interval of " +
+	"signals is the probability to close in profit, mostly 0.40 to 0.45: compare it with break_even_net. There is no " +
+	"evidence of an edge unless the reasoning claims one. Confidence of seo is a share of passed checks, no " +
+	"probability. Every answer has evidence: the number of closed signals it rests on, the 95 % interval of " +
 	"their hit rate, the sources of prices, and whether they are simulated. Name these when you report numbers. " +
 	"Nothing here is advice to trade."
 
@@ -58,7 +58,7 @@ type toolSignal struct {
 	Entry        *float64  `json:"entry_price"`
 	Stop         *float64  `json:"stop_loss"`
 	Target       *float64  `json:"take_profit"`
-	Sample       *float64  `json:"sample" jsonschema:"effective count of the past entries behind confidence"`
+	Sample       *float64  `json:"sample" jsonschema:"independent entries that the past ones behind confidence are worth"`
 	Interval     []float64 `json:"confidence_interval" jsonschema:"95 % interval of the probability of a profit"`
 	BreakEvenNet *float64  `json:"break_even_net" jsonschema:"hit rate that pays for the costs"`
 	ExpectedRNet *float64  `json:"expected_r_net" jsonschema:"result that initial_confidence implies after costs, in R"`

@@ -152,22 +152,32 @@ func (o *Store) Ends(ctx context.Context) (map[signal.Timeframe]signal.Position,
 }
 
 // version is the first byte of a packed outcome.
-const version = 1
+const version = 2
 
-// pack returns an outcome as it is stored: version, bar, time from there to its end, strengths
-// and results.
-func pack(o *marketdata.Outcome) []byte {
-	b := binary.LittleEndian.AppendUint64([]byte{version}, uint64(o.Bar))
-	b = binary.AppendUvarint(b, uint64(o.Ended-o.Bar))
-	b = append(b, o.Bins[:]...)
-	return append(b, o.Won[:]...)
-}
-
-// Bounds of what an outcome may hold.
+// Bits of what an outcome holds, and the bounds of its values.
 const (
-	maxBin = 31 // of strengths
-	maxWon = 7  // a bit for each risk level
+	binBits = 6
+	maxBin  = 1<<binBits - 1 // 32 strengths in each direction
+	rBits   = 7
+	maxR    = 60 // in 1/20 R
 )
+
+// pack returns an outcome as it is stored: version, bar, time from there to its end, and a number
+// with strengths and results.
+func pack(o *marketdata.Outcome) []byte {
+	b := binary.AppendUvarint([]byte{version}, uint64(o.Bar))
+	b = binary.AppendUvarint(b, uint64(o.Ended-o.Bar))
+	var held uint64
+	for _, bin := range o.Bins {
+		held = held<<binBits | uint64(bin)
+	}
+	for _, results := range o.R {
+		for _, r := range results {
+			held = held<<rBits | uint64(r+maxR)
+		}
+	}
+	return binary.LittleEndian.AppendUint64(b, held)
+}
 
 var errOutcome = errors.New("outcome is damaged")
 
@@ -175,21 +185,28 @@ var errOutcome = errors.New("outcome is damaged")
 func unpack(b []byte) (marketdata.Outcome, error) {
 	var o marketdata.Outcome
 	d := codec.DecodeVersion(b, version)
-	if bar := d.Take(8); bar != nil {
-		o.Bar = int64(binary.LittleEndian.Uint64(bar))
+	o.Bar = int64(d.Uvarint())
+	o.Ended = o.Bar + int64(d.Uvarint())
+	var held uint64
+	if b := d.Take(8); b != nil {
+		held = binary.LittleEndian.Uint64(b)
 	}
-	life := d.Uvarint()
-	copy(o.Bins[:], d.Take(uint64(len(o.Bins))))
-	copy(o.Won[:], d.Take(uint64(len(o.Won))))
 	if d.Err != nil {
 		return marketdata.Outcome{}, fmt.Errorf("read outcome: %w", d.Err)
 	}
-	o.Ended = o.Bar + int64(life)
 	valid := len(d.B) == 0 && o.Bar >= 0 && o.Ended >= o.Bar
-	for i := range o.Bins {
-		valid = valid && o.Bins[i] <= maxBin && o.Won[i] <= maxWon
+	for i := len(o.R) - 1; i >= 0; i-- {
+		for j := len(o.R[i]) - 1; j >= 0; j-- {
+			o.R[i][j] = int8(held&(1<<rBits-1)) - maxR
+			valid = valid && o.R[i][j] <= maxR
+			held >>= rBits
+		}
 	}
-	if !valid {
+	for i := len(o.Bins) - 1; i >= 0; i-- {
+		o.Bins[i] = uint8(held & maxBin)
+		held >>= binBits
+	}
+	if !valid || held != 0 {
 		return marketdata.Outcome{}, errOutcome
 	}
 	return o, nil

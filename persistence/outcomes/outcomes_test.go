@@ -28,7 +28,7 @@ func outcome(asset string, n int) marketdata.AssetOutcome {
 	const hour = 3_600_000
 	bar := 1_764_000_000_000 + int64(n)*hour
 	return marketdata.AssetOutcome{Asset: asset, Outcome: marketdata.Outcome{Bar: bar, Ended: bar + 49*hour,
-		Bins: [3]uint8{uint8(n % 32), 31, 0}, Won: [3]uint8{0, 7, uint8(n % 8)}}}
+		Bins: [3]uint8{uint8(n % 64), 63, 0}, R: [2][3]int8{{0, maxR, -maxR}, {int8(n % maxR), -1, 1}}}}
 }
 
 func outcomesOf(asset string, from, to int) (list []marketdata.AssetOutcome) {
@@ -144,8 +144,8 @@ func TestUnreadableOutcomesAreSkipped(t *testing.T) {
 	o := newStore(t, server)
 	appendAll(t, o, signal.H1, outcomesOf("A", 0, 1))
 	later := outcome("B", 1)
-	later.Won[1] = maxWon + 1
-	for _, packed := range []string{"", "\x02later", string(pack(&later.Outcome)), "\x01short"} {
+	later.R[1][2] = maxR + 1
+	for _, packed := range []string{"", "\x01later", string(pack(&later.Outcome)), "\x02short"} {
 		server.Client().XAdd(t.Context(), &redis.XAddArgs{Stream: o.s.MarketOutcomesKey(signal.H1),
 			Values: []any{"a", "B", "o", packed}})
 	}

@@ -144,8 +144,8 @@ type Outcome struct {
 	Bar   int64                    // the open time of the bar in milliseconds
 	Ended int64                    // when the last entry ended, in milliseconds
 	At    int64                    // the time from which it is known: Ended, or when it was stored
-	Bins  [OutcomeStrategies]uint8 // the strength of each strategy's score in tenths
-	Won   [OutcomeStrategies]uint8 // bit r: the entry at the r-th risk level closed in profit
+	Bins  [OutcomeStrategies]uint8 // the strength of each strategy's score in tenths; of a short entry, 32 more
+	R     [2][3]int8               // results of a long and of a short entry by risk level, in 1/20 R
 }
 
 // AssetOutcome is an outcome of an asset.

@@ -257,12 +257,15 @@ func storeOutcomes(t *testing.T, rdb *redisclient.Client, bars []marketdata.Bar)
 	for i, b := range bars[:1000] {
 		o := marketdata.Outcome{Bar: b.OpenTime, Ended: b.CloseTime, At: b.CloseTime}
 		for s := range o.Bins {
-			o.Bins[s], o.Won[s] = uint8((i+s)%32), uint8(7*((i*7)%3%2))
+			o.Bins[s] = uint8((i + s) % 64)
+		}
+		for d := range o.R {
+			o.R[d] = [3]int8{int8(30 - 50*(i*7%3%2)), 30, -20}
 		}
 		pool.Add("OTHER", o)
 		rdb.XAdd(t.Context(), &redisclient.XAddArgs{Stream: e2e.NewKeys.MarketOutcomesKey(signal.H1),
 			ID: fmt.Sprintf("%d-0", b.CloseTime), Values: []any{"a", "OTHER", "o", packed(&o)}})
-		if o.Won = [3]uint8{}; i == 999 { // a third asset loses always
+		if o.R = [2][3]int8{}; i == 999 { // a third asset loses always
 			for _, b := range bars[:900] {
 				o.Bar, o.Ended = b.OpenTime, b.CloseTime
 				rdb.XAdd(t.Context(), &redisclient.XAddArgs{Stream: e2e.NewKeys.MarketOutcomesKey(signal.H1),
@@ -275,9 +278,17 @@ func storeOutcomes(t *testing.T, rdb *redisclient.Client, bars []marketdata.Bar)
 
 // packed returns an outcome as package outcomes stores it.
 func packed(o *marketdata.Outcome) []byte {
-	b := binary.LittleEndian.AppendUint64([]byte{1}, uint64(o.Bar))
+	b := binary.AppendUvarint([]byte{2}, uint64(o.Bar))
 	b = binary.AppendUvarint(b, uint64(o.Ended-o.Bar))
-	return append(append(b, o.Bins[:]...), o.Won[:]...)
+	var held uint64
+	for _, bin := range o.Bins {
+		held = held<<6 | uint64(bin)
+	}
+	for _, r := range append(o.R[0][:], o.R[1][:]...) {
+		held = held<<7 | uint64(r+60)
+	}
+	b = binary.LittleEndian.AppendUint64(b, held)
+	return b
 }
 
 func TestScansRankManyAssets(t *testing.T) {
