@@ -29,6 +29,15 @@ const (
 	blockCells = sides * strengthGroups
 )
 
+// placeOf holds by bin the place of a cell among those of its strategy in a block.
+var placeOf = func() (places [2 * strengthBins]uint8) {
+	for bin := range places {
+		group := min(bin%strengthBins/groupBins, strengthGroups-1)
+		places[bin] = uint8(bin/strengthBins*strengthGroups + group)
+	}
+	return places
+}()
+
 // block counts the outcomes of the entries of a time.
 type block struct {
 	from  int64 // in milliseconds
@@ -58,9 +67,7 @@ type past struct {
 func (p *past) add(o *counted, bins *[len(technicals)]uint8, bar int64, sign int32) {
 	b := p.blockOf(bar)
 	for s, bin := range bins {
-		direction := bin / strengthBins
-		group := min(bin%strengthBins/groupBins, strengthGroups-1)
-		b.cells[(2*s+int(direction))*strengthGroups+int(group)].add(o[direction].cell, sign)
+		b.cells[s*2*strengthGroups+int(placeOf[bin%(2*strengthBins)])].add(&o[bin/strengthBins%2].cell, sign)
 	}
 	if b.n += sign; b.n == 0 {
 		p.blocks = slices.Delete(p.blocks, p.last, p.last+1)

@@ -27,7 +27,7 @@ func cellOf(results *[3]int8) cell {
 }
 
 // add adds the entries of another cell sign times.
-func (c *cell) add(x cell, sign int32) {
+func (c *cell) add(x *cell, sign int32) {
 	c[0] += x[0] * uint64(sign)
 	c[1] += x[1] * uint64(sign)
 }
@@ -109,7 +109,7 @@ type results counted
 // add adds an outcome sign times.
 func (x *results) add(o *counted, sign int32) {
 	for d := range o {
-		x[d].add(o[d].cell, sign)
+		x[d].add(&o[d].cell, sign)
 		for r := range o[d].sums {
 			x[d].sums[r] += o[d].sums[r] * uint64(sign)
 		}
@@ -135,6 +135,6 @@ type tallies [len(technicals)]tally
 // add adds an outcome with the given strengths and directions sign times.
 func (t *tallies) add(o *counted, bins *[len(technicals)]uint8, sign int32) {
 	for s, bin := range bins {
-		t[s][bin].add(o[bin/strengthBins].cell, sign)
+		t[s][bin%(2*strengthBins)].add(&o[bin/strengthBins%2].cell, sign)
 	}
 }
