@@ -6,6 +6,7 @@ ignore ./http/console/node_modules
 
 require (
 	code.dny.dev/ssrf v0.3.0
+	filippo.io/torchwood v0.6.1
 	github.com/RoaringBitmap/roaring/v2 v2.30.0
 	github.com/alexedwards/argon2id v1.0.0
 	github.com/alicebob/miniredis/v2 v2.40.0

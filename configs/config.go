@@ -303,7 +303,8 @@ type Security struct {
 type Record struct {
 	// Every is how late a checkpoint may follow a creation or a closing; at least 1s.
 	Every Duration `yaml:"every" env:"EVERY"`
-	// Witnesses are the public keys, name+hash+base64, of those who may countersign checkpoints.
+	// Witnesses are the public keys, name+hash+base64, of those who may countersign checkpoints. Behind
+	// a key and a space there may be the URL at which the witness is asked.
 	Witnesses []string `yaml:"witnesses" env:"WITNESSES"`
 }
 

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/http"
@@ -12,8 +13,10 @@ import (
 
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/limits"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
@@ -22,22 +25,24 @@ type Record interface {
 	// Partition returns the log of an account.
 	Partition(account signal.AccountID) int
 	// Checkpoint returns the newest checkpoint. KindNotFound before the first one.
-	Checkpoint(ctx context.Context) ([]byte, *verify.Checkpoint, error)
-	// LogHead returns the head that a log had with its first n leaves. now is a later head.
-	LogHead(ctx context.Context, partition int, n int64, now tlog.Tree) (tlog.Tree, error)
+	Checkpoint(ctx context.Context) (*record.Signed, error)
+	// CheckpointAt returns the one with which the root log had so many entries. KindNotFound.
+	CheckpointAt(ctx context.Context, size int64, newest *record.Signed) (*record.Signed, error)
 	// OpenLeaf returns the leaf of an entry of the signal log. KindNotFound: the signal or its
 	// salt was erased. KindConflict: the leaf is newer than the head.
 	OpenLeaf(ctx context.Context, partition int, account signal.AccountID, at signal.Position,
 		head tlog.Tree) (*verify.Leaf, error)
-	// LogConsistency returns, for each log of c, the proof that it begins with so many leaves.
-	LogConsistency(ctx context.Context, sizes []int64, c *verify.Checkpoint) ([]tlog.TreeProof, error)
+	// Growth returns the proof that a checkpoint begins with an older one.
+	Growth(ctx context.Context, older, newer *verify.Checkpoint) (*verify.Growth, error)
+	// Entries returns the texts of n entries of the root log from one on. newest has all of them.
+	Entries(ctx context.Context, from int64, n int, newest *verify.Checkpoint) ([]string, error)
+	// RootTile returns the hashes of a tile of the root log. KindNotFound.
+	RootTile(ctx context.Context, tile tlog.Tile) ([]byte, error)
 	// Tile returns the hashes of a tile. KindNotFound.
 	Tile(ctx context.Context, partition int, tile tlog.Tile) ([]byte, error)
 }
 
 const (
-	// maxSizes is the greatest length of a list of sizes: 15 digits and a comma for each log.
-	maxSizes = 16 * verify.MaxLogs
 	// maxTilePath is the greatest length of the path of a tile.
 	maxTilePath = 64
 	// tileHeight is the height of all tiles.
@@ -50,6 +55,9 @@ const (
 var (
 	headerText  = []string{"text/plain; charset=utf-8"}
 	headerBytes = []string{typeBytes}
+	// headerForEver is for what never changes, headerBriefly for the newest checkpoint.
+	headerForEver = []string{"public, max-age=31536000, immutable"}
+	headerBriefly = []string{"public, max-age=5"}
 )
 
 // typeBytes is the media type of a tile as other verifiers read it.
@@ -62,17 +70,24 @@ var errNotSigned = &signal.Error{Kind: signal.KindConflict, Code: "not_signed",
 // signalProof is the answer to GET /v1/signals/{id}/proof. Closed is nil while the signal is
 // open, and while its closing is newer than the checkpoint.
 type signalProof struct {
-	Checkpoint string       `json:"checkpoint,omitempty"` // none for a given size of the log
+	Checkpoint string       `json:"checkpoint,omitempty"` // none for a given size
+	Heads      verify.Entry `json:"heads"`
 	Created    *verify.Leaf `json:"created"`
 	Closed     *verify.Leaf `json:"closed"`
 }
 
 // consistencyProof is the answer to GET /v1/log/consistency.
 type consistencyProof struct {
-	Checkpoint string           `json:"checkpoint,omitempty"` // none for given sizes of the newer one
-	From       []int64          `json:"from"`
-	To         []int64          `json:"to"`
-	Proofs     []tlog.TreeProof `json:"proofs"`
+	Checkpoint string    `json:"checkpoint,omitempty"` // none for a given size of the newer one
+	From       sizedHead `json:"from"`
+	To         sizedHead `json:"to"`
+	*verify.Growth
+}
+
+// sizedHead is the last entry of a root log with so many entries.
+type sizedHead struct {
+	Size  int64        `json:"size"`
+	Heads verify.Entry `json:"heads"`
 }
 
 // tileView is the answer to GET /v1/log/tiles/{log}/{path}.
@@ -91,8 +106,8 @@ type RecordHandlers struct {
 }
 
 // NewRecordHandlers returns the handlers of a record with public keys.
-func NewRecordHandlers(record Record, witnesses Witnesses, signals SignalFinder, keys []string) *RecordHandlers {
-	return &RecordHandlers{record, witnesses, signals, keys}
+func NewRecordHandlers(r Record, witnesses Witnesses, signals SignalFinder, keys []string) *RecordHandlers {
+	return &RecordHandlers{r, witnesses, signals, keys}
 }
 
 // Routes implements Resource. All that they show rests on a confirmed checkpoint.
@@ -106,28 +121,78 @@ func (h *RecordHandlers) Routes() []*Route {
 			"POST": change(scope, h.countersign)}),
 		route("/v1/log/consistency", methods{"GET": immediate(get(scope, h.proveConsistency, "from", "to"))}),
 		route("/v1/log/tiles/{log}/{path}", methods{"GET": immediate(get(scope, h.tile))}),
+		anybody("/log/checkpoint", h.publicCheckpoint),
+		anybody("/log/tile/{path}", h.publicTile),
 	}
 }
 
+// anybody returns the route of a path of the root log, which needs no credential.
+func anybody(path string, handle func(*call) error) *Route {
+	r := route(path, methods{"GET": {class: limits.Reads, handle: checked(handle)}})
+	r.cached = true
+	return r
+}
+
 // newest returns the newest checkpoint, with the signatures of witnesses.
-func (h *RecordHandlers) newest(ctx context.Context) ([]byte, *verify.Checkpoint, error) {
-	signed, head, err := h.record.Checkpoint(ctx)
+func (h *RecordHandlers) newest(ctx context.Context) (*record.Signed, error) {
+	newest, err := h.record.Checkpoint(ctx)
 	if signal.KindOf(err) == signal.KindNotFound {
-		return nil, nil, errNotSigned
+		return nil, errNotSigned
 	}
-	if err == nil {
-		signed, err = h.witnesses.Merge(ctx, signed)
+	if err != nil {
+		return nil, err
 	}
-	return signed, head, err
+	signed := *newest
+	signed.Note, err = h.witnesses.Merge(ctx, newest.Note)
+	return &signed, err
 }
 
 // checkpoint answers GET /v1/log/checkpoint.
 func (h *RecordHandlers) checkpoint(c *call) error {
-	signed, _, err := h.newest(c.r.Context())
+	newest, err := h.newest(c.r.Context())
 	if err != nil {
 		return err
 	}
-	return c.send(http.StatusOK, headerText, signed)
+	return c.send(http.StatusOK, headerText, newest.Note)
+}
+
+// publicCheckpoint answers GET /log/checkpoint.
+func (h *RecordHandlers) publicCheckpoint(c *call) error {
+	c.Header()["Cache-Control"] = headerBriefly
+	return h.checkpoint(c)
+}
+
+// publicTile answers GET /log/tile/{path}: tiles and bundles of entries of the root log (C2SP
+// tlog-tiles).
+func (h *RecordHandlers) publicTile(c *call) error {
+	ctx, path := c.r.Context(), c.vars["path"]
+	bundle := strings.HasPrefix(path, "entries/")
+	tile, err := parseTile("8/" + strings.Replace(path, "entries/", "data/", 1))
+	if err != nil || bundle != (tile.L < 0) {
+		return notFound("tile", "its path is LEVEL/NUMBER or entries/NUMBER (C2SP tlog-tiles): 0/x001/067 is tile 1067 of "+
+			"level 0, and 0/x001/067.p/12 its first 12 hashes")
+	}
+	newest, err := h.newest(ctx)
+	if err != nil {
+		return err
+	}
+	if err := inTree(tile, newest.Root.N, "the root log"); err != nil {
+		return err
+	}
+	var data []byte
+	if bundle {
+		texts, err := h.record.Entries(ctx, tile.N<<tileHeight, tile.W, newest.Checkpoint)
+		if err != nil {
+			return err
+		}
+		for _, text := range texts {
+			data = append(binary.BigEndian.AppendUint16(data, uint16(len(text))), text...)
+		}
+	} else if data, err = h.record.RootTile(ctx, tile); err != nil {
+		return err
+	}
+	c.Header()["Cache-Control"] = headerForEver
+	return c.send(http.StatusOK, headerBytes, data)
 }
 
 // publicKeys answers GET /v1/log/key.
@@ -150,26 +215,29 @@ func (h *RecordHandlers) proveSignal(c *call) error {
 	if err != nil {
 		return err
 	}
-	signed, newest, err := h.newest(ctx)
+	newest, err := h.newest(ctx)
 	if err != nil {
 		return err
 	}
-	p := h.record.Partition(account)
-	if p >= len(newest.Logs) {
-		return fmt.Errorf("checkpoint has %d logs, and not that of partition %d", len(newest.Logs), p)
-	}
-	head, answer := newest.Logs[p], signalProof{Checkpoint: string(signed)}
+	at := newest
 	if size != "" {
-		if head, err = h.headAt(c, size, p, head); err != nil {
+		if at, err = h.checkpointAt(c, "log_size", size, newest); err != nil {
 			return err
 		}
-		answer.Checkpoint = ""
+	}
+	p := h.record.Partition(account)
+	if p >= len(at.Logs) {
+		return fmt.Errorf("checkpoint has %d logs, and not that of partition %d", len(at.Logs), p)
+	}
+	head, answer := at.Logs[p], signalProof{Heads: at.Entry}
+	if size == "" {
+		answer.Checkpoint = string(newest.Note)
 	}
 	open := func(at signal.Position) (*verify.Leaf, error) {
 		return h.record.OpenLeaf(ctx, p, account, at, head)
 	}
 	if answer.Created, err = open(created); err != nil {
-		return notInCheckpoint(err, size, p)
+		return notInCheckpoint(err, size)
 	}
 	if !closed.IsZero() {
 		answer.Closed, err = open(closed)
@@ -180,19 +248,19 @@ func (h *RecordHandlers) proveSignal(c *call) error {
 	return c.value(http.StatusOK, answer)
 }
 
-// headAt reads log_size, and returns the head that log p had with so many leaves.
-func (h *RecordHandlers) headAt(c *call, size string, p int, now tlog.Tree) (tlog.Tree, error) {
-	n, err := strconv.ParseUint(size, 10, 63)
-	if err != nil || n > uint64(now.N) {
-		c.faults.Add(request.InQuery, "log_size", request.CodeOutOfRange, fmt.Sprintf("must be from 0 to %d: "+
-			"the first number after \"log %d\" in your checkpoint", now.N, p))
-		return tlog.Tree{}, c.faults.Err()
+// checkpointAt reads the size of the root log in a parameter, and returns the checkpoint with it.
+func (h *RecordHandlers) checkpointAt(c *call, name, size string, newest *record.Signed) (*record.Signed, error) {
+	n, err := strconv.ParseInt(size, 10, 64)
+	if err != nil || n < 1 || n > newest.Root.N {
+		c.faults.Add(request.InQuery, name, request.CodeOutOfRange, fmt.Sprintf("must be from 1 to %d: "+
+			"the second line of your checkpoint", newest.Root.N))
+		return nil, c.faults.Err()
 	}
-	return h.record.LogHead(c.r.Context(), p, int64(n), now)
+	return h.record.CheckpointAt(c.r.Context(), n, newest)
 }
 
-// notInCheckpoint returns the error for a leaf that is newer than the head of log p.
-func notInCheckpoint(err error, size string, p int) error {
+// notInCheckpoint returns the error for a leaf that is newer than a checkpoint.
+func notInCheckpoint(err error, size string) error {
 	if signal.KindOf(err) != signal.KindConflict {
 		return err
 	}
@@ -200,85 +268,35 @@ func notInCheckpoint(err error, size string, p int) error {
 		return errNotSigned
 	}
 	return &signal.Error{Kind: signal.KindConflict, Code: errNotSigned.Code, Message: fmt.Sprintf(
-		"the signal is not among the first %s leaves of log %d: take a newer checkpoint", size, p)}
+		"the checkpoint with %s entries does not have the signal: take a newer one", size)}
 }
 
 // proveConsistency answers GET /v1/log/consistency.
 func (h *RecordHandlers) proveConsistency(c *call) error {
-	from, to := c.query.Text("from", maxSizes), c.query.Text("to", maxSizes)
+	from, to := c.query.Get("from"), c.query.Get("to")
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	ctx := c.r.Context()
-	signed, newer, err := h.newest(ctx)
+	newest, err := h.newest(c.r.Context())
 	if err != nil {
 		return err
 	}
-	answer := consistencyProof{Checkpoint: string(signed)}
+	newer, answer := newest, consistencyProof{Checkpoint: string(newest.Note)}
 	if to != "" {
-		if newer, err = h.headsAt(c, to, newer); err != nil {
+		if newer, err = h.checkpointAt(c, "to", to, newest); err != nil {
 			return err
 		}
 		answer.Checkpoint = ""
 	}
-	if answer.From, err = readSizes(c, "from", from, newer); err != nil {
+	older, err := h.checkpointAt(c, "from", from, newer)
+	if err != nil {
 		return err
 	}
-	for _, l := range newer.Logs {
-		answer.To = append(answer.To, l.N)
-	}
-	if answer.Proofs, err = h.record.LogConsistency(ctx, answer.From, newer); err != nil {
+	answer.From, answer.To = sizedHead{older.Root.N, older.Entry}, sizedHead{newer.Root.N, newer.Entry}
+	if answer.Growth, err = h.record.Growth(c.r.Context(), older.Checkpoint, newer.Checkpoint); err != nil {
 		return err
 	}
 	return c.value(http.StatusOK, answer)
-}
-
-// headsAt returns the heads that the logs had with the sizes in the parameter to.
-func (h *RecordHandlers) headsAt(c *call, to string, newest *verify.Checkpoint) (*verify.Checkpoint, error) {
-	sizes, err := readSizes(c, "to", to, newest)
-	if err != nil {
-		return nil, err
-	}
-	older := &verify.Checkpoint{Logs: slices.Clone(newest.Logs)}
-	for p, n := range sizes {
-		if older.Logs[p], err = h.record.LogHead(c.r.Context(), p, n, newest.Logs[p]); err != nil {
-			return nil, err
-		}
-	}
-	return older, nil
-}
-
-// readSizes reads the sizes of the logs in a parameter, each at most that in a newer checkpoint.
-func readSizes(c *call, name, text string, newer *verify.Checkpoint) ([]int64, error) {
-	sizes, err := parseSizes(text, newer.Logs)
-	if err != nil {
-		c.faults.Add(request.InQuery, name, request.CodeFormat, fmt.Sprintf("%v: give %d sizes separated by commas, "+
-			"the first number after each \"log NUMBER\" in your checkpoint", err, len(newer.Logs)))
-	}
-	return sizes, c.faults.Err()
-}
-
-// parseSizes reads the sizes of logs, each at most that of the newer logs.
-func parseSizes(text string, newer []tlog.Tree) ([]int64, error) {
-	if text == "" {
-		return nil, errors.New("is missing")
-	}
-	words := strings.Split(text, ",")
-	if len(words) != len(newer) {
-		return nil, fmt.Errorf("has %d sizes", len(words))
-	}
-	sizes := make([]int64, len(words))
-	for i, word := range words {
-		n, err := strconv.ParseUint(word, 10, 63)
-		if err != nil {
-			return nil, fmt.Errorf("%q is not a size", word)
-		}
-		if n > uint64(newer[i].N) {
-			return nil, fmt.Errorf("log %d has %d leaves in the newer checkpoint", i, newer[i].N)
-		}
-		sizes[i] = int64(n)
-	}
-	return sizes, nil
 }
 
 // tile answers GET /v1/log/tiles/{log}/{path}. The path is that of a tile of Go's checksum
@@ -289,16 +307,15 @@ func (h *RecordHandlers) tile(c *call) error {
 	if err != nil {
 		return err
 	}
-	_, head, err := h.newest(ctx)
+	head, err := h.newest(ctx)
 	if err != nil {
 		return err
 	}
 	if log >= len(head.Logs) {
 		return notFound("log", fmt.Sprintf("a checkpoint has logs 0 to %d", len(head.Logs)-1))
 	}
-	if n := head.Logs[log].N >> (tileHeight * tile.L); n>>tileHeight < tile.N || n < tile.N<<tileHeight+int64(tile.W) {
-		return notFound("tile", fmt.Sprintf("level %d of log %d has %d hashes in the newest checkpoint; a tile with W of "+
-			"256 hashes has the path 8/LEVEL/NUMBER.p/W", tile.L, log, n))
+	if err := inTree(tile, head.Logs[log].N, fmt.Sprintf("log %d", log)); err != nil {
+		return err
 	}
 	data, err := h.record.Tile(ctx, log, tile)
 	if err != nil {
@@ -315,19 +332,39 @@ func (h *RecordHandlers) tile(c *call) error {
 	return c.value(http.StatusOK, answer)
 }
 
+// inTree returns why a log with so many leaves does not have a tile.
+func inTree(tile tlog.Tile, size int64, log string) error {
+	level := max(tile.L, 0) // bundles of entries have the level -1
+	n := size >> (tileHeight * level)
+	if n>>tileHeight >= tile.N && n >= tile.N<<tileHeight+int64(tile.W) {
+		return nil
+	}
+	return notFound("tile", fmt.Sprintf("level %d of %s has %d hashes in the newest checkpoint; a tile with W of "+
+		"256 hashes has a path that ends with .p/W", level, log, n))
+}
+
 // readTile reads the variables of the path of a tile.
 func readTile(log, path string) (int, tlog.Tile, error) {
 	n, err := strconv.ParseUint(log, 10, 16)
 	if err != nil {
-		return 0, tlog.Tile{}, notFound("log", "its number is that of a line \"log NUMBER SIZE ROOT\" of a checkpoint")
+		return 0, tlog.Tile{}, notFound("log", "its number is that of its line in the heads of a checkpoint, from 0")
 	}
-	var tile tlog.Tile
-	if len(path) <= maxTilePath {
-		tile, err = tlog.ParseTilePath("tile/" + path)
-	}
-	if err != nil || tile.H != tileHeight || tile.L < 0 || tile.L > 7 {
+	tile, err := parseTile(path)
+	if err != nil || tile.L < 0 {
 		return 0, tile, notFound("tile", "its path is 8/LEVEL/NUMBER, as in Go's checksum database: "+
 			"8/0/x001/067 is tile 1067 of level 0, and 8/0/x001/067.p/12 its first 12 hashes")
 	}
 	return int(n), tile, nil
+}
+
+// parseTile reads the path of a tile in Go's checksum database without its first word.
+func parseTile(path string) (tlog.Tile, error) {
+	if len(path) > maxTilePath {
+		return tlog.Tile{}, errors.New("the path is too long")
+	}
+	tile, err := tlog.ParseTilePath("tile/" + path)
+	if err == nil && (tile.H != tileHeight || tile.L > 7) {
+		err = errors.New("no log has such tiles")
+	}
+	return tile, err
 }

@@ -1,8 +1,9 @@
 package http_test
 
 import (
+	"bytes"
 	"context"
-	"strconv"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -15,7 +16,7 @@ import (
 
 // recordFakes are the packages behind the record.
 type recordFakes struct {
-	checkpoint func() ([]byte, *verify.Checkpoint, error)
+	checkpoint func() (*merkle.Signed, error)
 	leaf       func(at signal.Position, head tlog.Tree) (*verify.Leaf, error)
 	countersig func(signed []byte) error
 	witnesses  int
@@ -26,20 +27,37 @@ type (
 	fakeWitnesses struct{ *recordFakes }
 )
 
-// signedNote is the checkpoint of a record with 300 leaves in log 0, and none in log 1.
+// signedNote is the checkpoint of a root log with 300 entries.
 const signedNote = "name\n300\n\n— name AAAA\n"
+
+// signedAt returns the checkpoint of a root log with so many entries, and as many leaves in log 0 and none in log 1.
+func signedAt(n int64) *merkle.Signed {
+	c := &verify.Checkpoint{Root: tlog.Tree{N: n}, Heads: verify.Heads{At: morning, Logs: []tlog.Tree{{N: n}, {}}}}
+	return &merkle.Signed{Checkpoint: c, Note: []byte(signedNote), Entry: verify.Entry{Text: fmt.Sprint("heads ", n)}}
+}
 
 func (fakeRecord) Partition(signal.AccountID) int { return 0 }
 
-func (f fakeRecord) Checkpoint(context.Context) ([]byte, *verify.Checkpoint, error) {
+func (f fakeRecord) Checkpoint(context.Context) (*merkle.Signed, error) {
 	if f.checkpoint == nil {
-		return []byte(signedNote), &verify.Checkpoint{Logs: []tlog.Tree{{N: 300}, {}}}, nil
+		return signedAt(300), nil
 	}
 	return f.checkpoint()
 }
 
-func (f fakeRecord) LogHead(_ context.Context, _ int, n int64, _ tlog.Tree) (tlog.Tree, error) {
-	return tlog.Tree{N: n}, nil
+func (f fakeRecord) CheckpointAt(_ context.Context, size int64, _ *merkle.Signed) (*merkle.Signed, error) {
+	return signedAt(size), nil
+}
+
+func (f fakeRecord) Entries(_ context.Context, from int64, n int, _ *verify.Checkpoint) (texts []string, _ error) {
+	for i := range n {
+		texts = append(texts, fmt.Sprint("entry ", from+int64(i)))
+	}
+	return texts, nil
+}
+
+func (f fakeRecord) RootTile(_ context.Context, tile tlog.Tile) ([]byte, error) {
+	return bytes.Repeat([]byte{1}, tile.W*tlog.HashSize), nil
 }
 
 func (f fakeRecord) OpenLeaf(_ context.Context, _ int, _ signal.AccountID, at signal.Position,
@@ -48,12 +66,12 @@ func (f fakeRecord) OpenLeaf(_ context.Context, _ int, _ signal.AccountID, at si
 		Proof: tlog.RecordProof{}}, at, head)
 }
 
-func (f fakeRecord) LogConsistency(_ context.Context, _ []int64, c *verify.Checkpoint) ([]tlog.TreeProof, error) {
-	proofs := make([]tlog.TreeProof, len(c.Logs))
-	for i := range proofs {
-		proofs[i] = tlog.TreeProof{}
+func (f fakeRecord) Growth(_ context.Context, _, newer *verify.Checkpoint) (*verify.Growth, error) {
+	g := &verify.Growth{Root: tlog.TreeProof{}}
+	for range newer.Logs {
+		g.Logs = append(g.Logs, tlog.TreeProof{})
 	}
-	return proofs, nil
+	return g, nil
 }
 
 func (f fakeRecord) Tile(_ context.Context, _ int, tile tlog.Tile) ([]byte, error) {
@@ -70,7 +88,7 @@ func (f fakeWitnesses) Add(_ context.Context, signed []byte) error {
 }
 
 func (f fakeWitnesses) List(context.Context) ([]merkle.Countersigned, error) {
-	return []merkle.Countersigned{{Key: "witness+1a2b3c4d+AAAA", At: morning, Note: []byte(signedNote)}}, nil
+	return []merkle.Countersigned{{Key: "witness+1a2b3c4d+AAAA", Size: 7, Note: []byte(signedNote)}}, nil
 }
 
 func (f fakeWitnesses) Merge(_ context.Context, signed []byte) ([]byte, error) {
@@ -81,42 +99,37 @@ func TestRecordIsServed(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &fakes{})
 	for target, want := range map[string]string{
-		"/v1/log/checkpoint":                  signedNote + "— witness BBBB\n",
-		"/v1/log/key":                         "name+1a2b3c4d+AAAA\n",
-		"/v1/log/witness":                     `"key":"witness+1a2b3c4d+AAAA","at":"2026-11-21T09:30:00.000Z"`,
-		"/v1/log/consistency?from=7,0":        `"from":[7,0],"to":[300,0],"proofs":[[],[]]`,
-		"/v1/log/consistency?from=7,0&to=9,0": `{"from":[7,0],"to":[9,0],"proofs":[[],[]]}`,
-		"/v1/log/tiles/0/8%2F0%2F001.p%2F44":  `{"log":0,"path":"8/0/001.p/44","hashes":["AAAA`,
-		"/v1/log/tiles/0/8%2F1%2F000.p%2F1":   `{"log":0,"path":"8/1/000.p/1","hashes":["AAAA`,
+		"/v1/log/checkpoint": signedNote + "— witness BBBB\n",
+		"/v1/log/key":        "name+1a2b3c4d+AAAA\n",
+		"/v1/log/witness":    `"key":"witness+1a2b3c4d+AAAA","at":"2026-11-21T09:30:00.000Z"`,
+		"/v1/log/consistency?from=7": `"from":{"size":7,"heads":{"text":"heads 7","proof":null}},` +
+			`"to":{"size":300,"heads":{"text":"heads 300","proof":null}},"root":[],"proofs":[[],[]]}`,
+		"/v1/log/consistency?from=7&to=9":    `{"from":{"size":7,"heads":{"text":"heads 7","proof":null}},"to":{"size":9,`,
+		"/log/checkpoint":                    signedNote + "— witness BBBB\n",
+		"/log/tile/entries%2F001.p%2F2":      "\x00\x09entry 256\x00\x09entry 257",
+		"/v1/log/tiles/0/8%2F0%2F001.p%2F44": `{"log":0,"path":"8/0/001.p/44","hashes":["AAAA`,
+		"/v1/log/tiles/0/8%2F1%2F000.p%2F1":  `{"log":0,"path":"8/1/000.p/1","hashes":["AAAA`,
 		"/v1/signals/" + string(signalID) + "/proof": `"created":{"log":0,"index":7,"size":300,"text":"{}",` +
 			`"salt":"c2FsdA==","proof":[]},"closed":null}`,
-		"/v1/signals/" + string(signalID) + "/proof?log_size=8": `{"created":{"log":0,"index":7,"size":8,`,
+		"/v1/signals/" + string(signalID) + "/proof?log_size=8": `{"heads":{"text":"heads 8","proof":null},` +
+			`"created":{"log":0,"index":7,"size":8,`,
 	} {
 		a := do(t, s, "GET", target, "", "Authorization: Bearer reader")
 		if a.Status != 200 || !strings.Contains(a.Body, want) {
 			t.Errorf("%s: %d %s, want %s", target, a.Status, a.Body, want)
 		}
 	}
+	for path, size := range map[string]int{"/log/tile/0%2F000": 256 * 32, "/log/tile/0%2F001.p%2F44": 44 * 32,
+		"/log/tile/1%2F000.p%2F1": 32} {
+		a := do(t, s, "GET", path, "")
+		if a.Status != 200 || len(a.Body) != size || !strings.Contains(a.Header.Get("Cache-Control"), "immutable") ||
+			a.Header.Get("Content-Type") != "application/octet-stream" {
+			t.Errorf("%s is %d bytes with %v", path, len(a.Body), a.Header)
+		}
+	}
 	a := do(t, s, "GET", "/v1/log/tiles/0/8%2F0%2F000", "", "Accept: application/octet-stream")
 	if a.Status != 200 || len(a.Body) != 256*32 || a.Header.Get("Content-Type") != "application/octet-stream" {
 		t.Errorf("a tile is %d bytes of %s", len(a.Body), a.Header.Get("Content-Type"))
-	}
-}
-
-// TestConsistencyOfTheMostLogs asks with as long sizes of as many logs as a checkpoint may have.
-func TestConsistencyOfTheMostLogs(t *testing.T) {
-	t.Parallel()
-	f := &fakes{}
-	c, from := &verify.Checkpoint{}, []string{}
-	for range verify.MaxLogs {
-		c.Logs = append(c.Logs, tlog.Tree{N: 1 << 48})
-		from = append(from, strconv.Itoa(1<<48))
-	}
-	f.checkpoint = func() ([]byte, *verify.Checkpoint, error) { return []byte(signedNote), c, nil }
-	sizes := strings.Join(from, ",")
-	a := do(t, newServer(t, f), "GET", "/v1/log/consistency?from="+sizes+"&to="+sizes, "")
-	if a.Status != 200 {
-		t.Errorf("%d %.300s", a.Status, a.Body)
 	}
 }
 
@@ -126,16 +139,21 @@ func TestBadRequestsOfTheRecord(t *testing.T) {
 	s := newServer(t, &fakes{})
 	proof := "/v1/signals/" + string(signalID) + "/proof"
 	for target, want := range map[string]string{
-		proof + "?log_size=301":                                           "must be from 0 to 300",
-		proof + "?log_size=-1":                                            "must be from 0 to 300",
-		proof + "?log_size=ten":                                           "must be from 0 to 300",
+		proof + "?log_size=301":                                           "must be from 1 to 300",
+		proof + "?log_size=0":                                             "must be from 1 to 300",
+		proof + "?log_size=ten":                                           "the second line of your checkpoint",
 		"/v1/signals/sig_x/proof":                                         "no such signal",
-		"/v1/log/consistency":                                             "is missing: give 2 sizes separated by commas",
-		"/v1/log/consistency?from=1":                                      "has 1 sizes: give 2",
-		"/v1/log/consistency?from=1,2":                                    "log 1 has 0 leaves in the newer checkpoint",
-		"/v1/log/consistency?from=a,0":                                    `\"a\" is not a size`,
-		"/v1/log/consistency?from=9,0&to=8,0":                             "log 0 has 8 leaves",
-		"/v1/log/consistency?from=9,0&to=301,0":                           "log 0 has 300 leaves",
+		"/v1/log/consistency":                                             "must be from 1 to 300",
+		"/v1/log/consistency?from=1,2":                                    "must be from 1 to 300",
+		"/v1/log/consistency?from=9&to=8":                                 "must be from 1 to 8",
+		"/v1/log/consistency?from=9&to=301":                               "must be from 1 to 300",
+		"/log/tile/0%2F001":                                               "level 0 of the root log has 300 hashes",
+		"/log/tile/entries%2F001":                                         "level 0 of the root log has 300 hashes",
+		"/log/tile/1%2F000.p%2F2":                                         "level 1 of the root log has 1 hashes",
+		"/log/tile/data%2F000":                                            "tlog-tiles",
+		"/log/tile/entries%2Fentries%2F000":                               "tlog-tiles",
+		"/log/tile/8%2F000":                                               "tlog-tiles",
+		"/log/tile/0%2F000?x=1":                                           "no such parameter",
 		"/v1/log/tiles/x/8%2F0%2F000":                                     "no such log",
 		"/v1/log/tiles/2/8%2F0%2F000":                                     "a checkpoint has logs 0 to 1",
 		"/v1/log/tiles/-1/8%2F0%2F000":                                    "no such log",
@@ -168,7 +186,7 @@ func TestUnsignedLeaves(t *testing.T) {
 		t.Errorf("a new signal: %d %s", a.Status, a.Body)
 	}
 	a = do(t, s, "GET", proof+"?log_size=8", "")
-	if a.Status != 409 || a.Header.Get("Retry-After") != "" || !strings.Contains(a.Body, "take a newer checkpoint") {
+	if a.Status != 409 || a.Header.Get("Retry-After") != "" || !strings.Contains(a.Body, "take a newer one") {
 		t.Errorf("a signal newer than a given size: %d %s", a.Status, a.Body)
 	}
 	f.find = func(signal.AccountID, signal.SignalID) (created, closed signal.Position, err error) {
@@ -183,8 +201,9 @@ func TestUnsignedLeaves(t *testing.T) {
 	if a = do(t, s, "GET", proof, ""); a.Status != 200 || !strings.Contains(a.Body, `"closed":null`) {
 		t.Errorf("a closing that is not signed: %d %s", a.Status, a.Body)
 	}
-	f.checkpoint = func() ([]byte, *verify.Checkpoint, error) { return nil, nil, signal.NotFound("checkpoint") }
-	for _, target := range []string{proof, "/v1/log/checkpoint", "/v1/log/consistency?from=0,0",
+	f.checkpoint = func() (*merkle.Signed, error) { return nil, signal.NotFound("checkpoint") }
+	for _, target := range []string{proof, "/v1/log/checkpoint", "/v1/log/consistency?from=1", "/log/checkpoint",
+		"/log/tile/0%2F000",
 		"/v1/log/tiles/0/8%2F0%2F000"} {
 		if a := do(t, s, "GET", target, ""); a.Status != 409 || a.Header.Get("Retry-After") == "" {
 			t.Errorf("%s before the first checkpoint: %d %s", target, a.Status, a.Body)

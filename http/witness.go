@@ -35,13 +35,25 @@ type witnessList struct {
 
 // listWitnesses answers GET /v1/log/witness.
 func (h *RecordHandlers) listWitnesses(c *call) error {
-	all, err := h.witnesses.List(c.r.Context())
+	ctx := c.r.Context()
+	all, err := h.witnesses.List(ctx)
 	if err != nil {
 		return err
 	}
-	return c.value(http.StatusOK, witnessList{views(all, func(w *record.Countersigned) witnessView {
-		return witnessView{w.Key, instant(w.At), string(w.Note)}
-	})})
+	list := witnessList{Witnesses: []witnessView{}}
+	for i := range all {
+		w := &all[i]
+		newest, err := h.newest(ctx)
+		if err != nil {
+			return err
+		}
+		at, err := h.record.CheckpointAt(ctx, w.Size, newest)
+		if err != nil {
+			return err
+		}
+		list.Witnesses = append(list.Witnesses, witnessView{w.Key, instant(at.At), string(w.Note)})
+	}
+	return c.value(http.StatusOK, list)
 }
 
 // countersign answers POST /v1/log/witness.

@@ -9,7 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/record"
-	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
@@ -439,32 +438,35 @@ func (b *clusterBench) testLeaves(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, err := s.CountLeaves(ctx); err != nil || n < heads[p].N {
+	if n, err := s.CountLeaves(ctx); err != nil || n < heads.Logs[p].N {
 		t.Errorf("%d leaves are counted, %v", n, err)
 	}
-	c := &verify.Checkpoint{Origin: "log.example", At: b.store.Client.Now(), Logs: heads}
-	if err := s.StoreCheckpoint(ctx, epoch, []byte(c.Text()+"\n")); err != nil {
+	c, pieces := storetest.Checkpoint(t, b.store.Client.Now(), heads.Logs)
+	if err := s.StoreCheckpoint(ctx, epoch, c, nil, pieces); err != nil {
 		t.Error(err)
 	}
-	if _, stored, err := s.Checkpoint(ctx); err != nil || stored.Logs[p] != heads[p] {
+	if stored, err := s.Checkpoint(ctx); err != nil || stored.Logs[p] != heads.Logs[p] {
 		t.Errorf("the stored checkpoint is %+v, %v", stored, err)
 	}
-	leaf, err := s.OpenLeaf(ctx, p, sig.Account, at, heads[p])
+	if texts, err := s.Entries(ctx, 0, 1, c.Checkpoint); err != nil || texts[0] != c.Entry.Text {
+		t.Errorf("the root log has %q, %v", texts, err)
+	}
+	if tree, err := s.RootTree(ctx, c.Root); err != nil || tree.Size() != 1 {
+		t.Errorf("the edge of the root log: %v", err)
+	}
+	leaf, err := s.OpenLeaf(ctx, p, sig.Account, at, heads.Logs[p])
 	if err == nil {
 		_, err = c.Holds(leaf)
 	}
 	if err != nil {
 		t.Errorf("proof: %v", err)
 	}
-	if head, err := s.LogHead(ctx, p, 1, heads[p]); err != nil || head.N != 1 {
-		t.Errorf("the first head is %+v, %v", head, err)
-	}
 	result := map[signal.AccountID][]byte{sig.Account: []byte("ok")}
 	if err := audits.New(b.store.Client).StoreAudits(ctx, p, c.At, result); err != nil {
 		t.Errorf("store audits: %v", err)
 	}
-	err = s.StoreCountersigned(ctx, record.Countersigned{Key: "witness", At: c.At, Note: []byte(c.Text())})
-	if all, err2 := s.Countersigned(ctx); err != nil || err2 != nil || all["witness"] != c.Text() {
+	err = s.StoreCountersigned(ctx, record.Countersigned{Key: "witness", Size: 1, Note: c.Note})
+	if all, err2 := s.Countersigned(ctx); err != nil || err2 != nil || all["witness"] != string(c.Note) {
 		t.Errorf("countersigned: %v, %v, %v", all, err, err2)
 	}
 }

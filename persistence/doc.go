@@ -52,7 +52,10 @@
 //	{pNN}:leaves                  stream places of leaves under the ids of their entries for ever
 //	{pNN}:leafaccounts            hash   salt and counts of each account with leaves    until it is erased
 //	{pNN}:tile:LEVEL:NUMBER       string 256 hashes of the Merkle log                   for ever
-//	{pNN}:checkpoint              string the newest signed heads of all Merkle logs     for ever
+//	{pNN}:root                    stream sizes of all Merkle logs at each checkpoint    for ever
+//	{pNN}:roottile:LEVEL:NUMBER   string 256 hashes of the log of checkpoints           for ever
+//	{pNN}:checkpoint              string the newest one, signed                         for ever
+//	{pNN}:rollback                string the last rollback that an operator accepted    for ever
 //	{pNN}:countersigned           hash   witness -> the newest checkpoint that it signed  for ever
 //	{pNN}:audit                   hash   time of the last audit, its result by account  until the next audit
 //	{pNN}:probe                   string nothing: a write that replicas must confirm    a minute

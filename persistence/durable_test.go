@@ -89,7 +89,8 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	if err != nil {
 		t.Fatal(err)
 	}
-	witnessed := record.Countersigned{Key: "witness", At: now, Note: []byte("note")}
+	witnessed := record.Countersigned{Key: "witness", Size: 1, Note: []byte("note\n1\n")}
+	checked, pieces := storetest.Checkpoint(t, now, nil)
 	return []acknowledged{
 		{"create account", func(s *Store, _ *eventlog.Log) error {
 			return s.Credentials.CreateAccount(ctx, created, "hash")
@@ -169,7 +170,7 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 		}, nil, false},
 		{"read heads to sign", func(s *Store, _ *eventlog.Log) error { return errOf(s.Leaves.LogHeads(ctx)) }, nil, false},
 		{"store checkpoint", func(s *Store, _ *eventlog.Log) error {
-			return s.Leaves.StoreCheckpoint(ctx, epoch, []byte("note"))
+			return s.Leaves.StoreCheckpoint(ctx, epoch, checked, nil, pieces)
 		},
 			func(s *Store) error {
 				return s.Client.RDB.Get(ctx, s.Client.CheckpointKey(record.SigningPartition)).Err()

@@ -23,11 +23,18 @@ type Store interface {
 	// there may be more.
 	AppendLeaves(ctx context.Context, partition int, epoch int64) (n int, more bool, err error)
 	CountLeaves(ctx context.Context) (int64, error)
-	LogHeads(ctx context.Context) ([]tlog.Tree, error)
-	// LogConsistency returns the proofs that the logs of c begin with so many leaves.
-	LogConsistency(ctx context.Context, sizes []int64, c *verify.Checkpoint) ([]tlog.TreeProof, error)
-	Checkpoint(ctx context.Context) ([]byte, *verify.Checkpoint, error)
-	StoreCheckpoint(ctx context.Context, epoch int64, signed []byte) error
+	LogHeads(ctx context.Context) (*verify.Heads, error)
+	// RootTree returns the edge of the root log that a stored checkpoint ends with.
+	RootTree(ctx context.Context, head tlog.Tree) (*record.Tree, error)
+	// Growth returns the proof that a checkpoint begins with an older one.
+	Growth(ctx context.Context, older, newer *verify.Checkpoint) (*verify.Growth, error)
+	// Checkpoint returns the newest one. KindNotFound before the first.
+	Checkpoint(ctx context.Context) (*record.Signed, error)
+	// StoreCheckpoint stores the next one, with what has changed of the root log.
+	StoreCheckpoint(ctx context.Context, epoch int64, c *record.Signed, back *record.Rollback,
+		pieces []record.Piece) error
+	// Rollback returns the last rollback that an operator has accepted; nil without one.
+	Rollback(ctx context.Context) (*record.Rollback, error)
 }
 
 // Options are the settings of a node.
@@ -38,9 +45,13 @@ type Options struct {
 	// published.
 	Subscribers Subscribers
 	Events      EventLog
-	Now         func() time.Time
-	Log         *slog.Logger
-	Metrics     *Metrics
+	// Witnesses with URLs are asked to sign checkpoints; nil for none. Ask posts a body to a URL.
+	Witnesses *Witnesses
+	Ask       func(ctx context.Context, url string, body []byte) (status int, answer []byte, err error)
+	Keeper    Keeper // nil: what this node has seen is forgotten with the process
+	Now       func() time.Time
+	Log       *slog.Logger
+	Metrics   *Metrics
 }
 
 // Node does the work in the partitions that a process owns.
@@ -48,6 +59,7 @@ type Node struct {
 	store   Store
 	keys    *record.Keys
 	options Options
+	kept    *kept
 }
 
 // New returns a node that signs with keys.
@@ -57,7 +69,7 @@ func New(store Store, keys *record.Keys, o Options) *Node {
 		o.Now = time.Now
 	}
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler)).With("component", "checkpoints")
-	return &Node{store: store, keys: keys, options: o}
+	return &Node{store: store, keys: keys, options: o, kept: &kept{keeper: o.Keeper}}
 }
 
 // Start implements ownership.Tenant.
@@ -74,6 +86,12 @@ func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
 	if p.Partition == record.SigningPartition {
 		signing := func() engine.Actor { return &signer{o: o} }
 		c.Spawn(engine.Other, "checkpoints", signing, engine.Supervision{})
+		if w := n.options.Witnesses; w != nil {
+			for key, url := range w.trusted.URLs() {
+				asking := func() engine.Actor { return &cosigner{o: o, url: url} }
+				c.Spawn(engine.Other, "witness "+key, asking, engine.Supervision{})
+			}
+		}
 	}
 	return f
 }

@@ -31,8 +31,13 @@ type harness struct {
 	failing error
 	calls   int
 	forked  bool // consistency with any earlier head cannot be proved
-	note    []byte
+	newest  *record.Signed
+	broken  error       // of reading the newest checkpoint
+	root    []tlog.Hash // of the root log, as tlog stores hashes
+	roots   []tlog.Hash // the leaves of the root log
 	signed  []*verify.Checkpoint
+	back    *record.Rollback
+	keeper  *memoryKeeper // nil for none
 	ahead   time.Duration // of the clock
 	lost    []error
 
@@ -49,11 +54,14 @@ func (w *harness) do(f func()) {
 	f()
 }
 
-func (w *harness) read(indexes []int64) (list []tlog.Hash, err error) {
-	for _, i := range indexes {
-		list = append(list, w.stored[i])
+// hashesIn reads hashes that are stored as tlog stores them.
+func hashesIn(stored []tlog.Hash) tlog.HashReaderFunc {
+	return func(indexes []int64) (list []tlog.Hash, err error) {
+		for _, i := range indexes {
+			list = append(list, stored[i])
+		}
+		return list, nil
 	}
-	return list, nil
 }
 
 func (w *harness) AppendLeaves(_ context.Context, _ int, epoch int64) (n int, more bool, err error) {
@@ -67,7 +75,7 @@ func (w *harness) AppendLeaves(_ context.Context, _ int, epoch int64) (n int, mo
 		return 0, false, &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner}
 	}
 	for ; n < w.batch && w.leaves < w.entries; n++ {
-		hashes, err := tlog.StoredHashes(int64(w.leaves), fmt.Append(nil, w.leaves), tlog.HashReaderFunc(w.read))
+		hashes, err := tlog.StoredHashes(int64(w.leaves), fmt.Append(nil, w.leaves), hashesIn(w.stored))
 		if err != nil {
 			return n, false, err
 		}
@@ -82,43 +90,79 @@ func (w *harness) CountLeaves(context.Context) (n int64, err error) {
 	return n, err
 }
 
-func (w *harness) LogHeads(context.Context) ([]tlog.Tree, error) {
+func (w *harness) LogHeads(context.Context) (*verify.Heads, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	hash, err := tlog.TreeHash(int64(w.leaves), tlog.HashReaderFunc(w.read))
-	return []tlog.Tree{{N: int64(w.leaves), Hash: hash}}, err
+	hash, err := tlog.TreeHash(int64(w.leaves), hashesIn(w.stored))
+	return &verify.Heads{Logs: []tlog.Tree{{N: int64(w.leaves), Hash: hash}}}, err
 }
 
-func (w *harness) LogConsistency(_ context.Context, sizes []int64, c *verify.Checkpoint) ([]tlog.TreeProof, error) {
+func (w *harness) Growth(_ context.Context, older, newer *verify.Checkpoint) (*verify.Growth, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if sizes[0] == 0 || w.forked {
-		return make([]tlog.TreeProof, 1), nil
+	prove := func(was, is tlog.Tree, stored []tlog.Hash) (tlog.TreeProof, error) {
+		if was.N == 0 || was.N > is.N || w.forked {
+			return nil, nil
+		}
+		return tlog.ProveTree(is.N, was.N, hashesIn(stored))
 	}
-	p, err := tlog.ProveTree(c.Logs[0].N, sizes[0], tlog.HashReaderFunc(w.read))
-	return []tlog.TreeProof{p}, err
+	root, err := prove(older.Root, newer.Root, w.root)
+	if err != nil {
+		return nil, err
+	}
+	log, err := prove(older.Logs[0], newer.Logs[0], w.stored)
+	return &verify.Growth{Root: root, Logs: []tlog.TreeProof{log}}, err
 }
 
-func (w *harness) Checkpoint(context.Context) ([]byte, *verify.Checkpoint, error) {
+func (w *harness) RootTree(context.Context, tlog.Tree) (*record.Tree, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.note == nil {
-		return nil, nil, signal.NotFound("checkpoint")
-	}
-	c, err := record.ReadCheckpoint(w.note)
-	return w.note, c, err
+	tree := &record.Tree{}
+	tree.Append(w.roots)
+	return tree, nil
 }
 
-func (w *harness) StoreCheckpoint(_ context.Context, epoch int64, signed []byte) error {
+func (w *harness) Checkpoint(context.Context) (*record.Signed, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.newest == nil && w.broken == nil {
+		return nil, signal.NotFound("checkpoint")
+	}
+	return w.newest, w.broken
+}
+
+func (w *harness) Rollback(context.Context) (*record.Rollback, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.back, nil
+}
+
+func (w *harness) StoreCheckpoint(
+	_ context.Context, epoch int64, c *record.Signed, back *record.Rollback, _ []record.Piece,
+) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if epoch != w.epoch {
 		return &signal.Error{Kind: signal.KindConflict, Code: signal.CodeNotOwner}
 	}
-	w.note = signed
-	c, err := record.ReadCheckpoint(signed)
-	w.signed = append(w.signed, c)
-	return err
+	if c.Root.N == 1 {
+		w.root, w.roots = nil, nil
+	}
+	texts := []string{c.Entry.Text}
+	if back != nil {
+		texts, w.back = []string{back.Text(), c.Entry.Text}, back
+	}
+	for _, text := range texts {
+		hashes, err := tlog.StoredHashes(int64(len(w.roots)), []byte(text), hashesIn(w.root))
+		if err != nil {
+			return err
+		}
+		w.root = append(w.root, hashes...)
+		w.roots = append(w.roots, tlog.RecordHash([]byte(text)))
+	}
+	w.newest = c
+	w.signed = append(w.signed, c.Checkpoint)
+	return nil
 }
 
 // owner is the owner of a partition.
@@ -175,6 +219,9 @@ func (w *harness) start(partition int) {
 	}}
 	if w.audience != nil {
 		o.Subscribers, o.Events = w.audience, w.audience
+	}
+	if w.keeper != nil {
+		o.Keeper = w.keeper
 	}
 	n := New(w, w.keys, o)
 	w.sys = engine.NewSystem(engine.Options{})
@@ -332,8 +379,14 @@ func TestCheckpointsAreSigned(t *testing.T) {
 func TestNoContradictionIsSigned(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*harness){
-		"leaves are lost":       func(w *harness) { w.entries, w.leaves = 5, 5 },
-		"the log is another":    func(w *harness) { w.forked = true },
+		"leaves are lost":    func(w *harness) { w.entries, w.leaves = 5, 5 },
+		"the log is another": func(w *harness) { w.forked = true },
+		"the store was rolled back": func(w *harness) {
+			first := w.signed[0]
+			w.newest = &record.Signed{Checkpoint: first}
+			w.root, w.roots = w.root[:1], w.roots[:1]
+			w.entries, w.leaves, w.stored = 0, 0, nil
+		},
 		"the clock is set back": func(w *harness) { w.ahead = -time.Hour },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -359,7 +412,7 @@ func TestNoContradictionIsSigned(t *testing.T) {
 func TestAgeGrowsWhileNothingIsSigned(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*harness){
-		"the first read fails":  func(w *harness) { w.note = []byte("not a checkpoint") },
+		"the first read fails":  func(w *harness) { w.broken = errors.New("not a checkpoint") },
 		"the clock is set back": func(w *harness) { w.ahead = -time.Hour },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -367,14 +420,13 @@ func TestAgeGrowsWhileNothingIsSigned(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newHarness(t, record.SigningPartition)
 				w.end()
-				note := w.note
 				w.do(func() { change(w) })
 				w.start(record.SigningPartition)
 				time.Sleep(15 * time.Minute)
 				if age := w.metric(t, "agentsignal_record_checkpoint_age_seconds"); age < 14*60 || age > 16*60 {
 					t.Errorf("after 15 minutes it shows %v s", age)
 				}
-				w.do(func() { w.note, w.ahead = note, 0 })
+				w.do(func() { w.broken, w.ahead = nil, 0 })
 				time.Sleep(2 * time.Second)
 				if age := w.metric(t, "agentsignal_record_checkpoint_age_seconds"); age > 2 {
 					t.Errorf("after a checkpoint it shows %v s", age)
@@ -408,6 +460,58 @@ func TestANewNameBeginsANewRecord(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if got := w.sizes(); len(got) < signed+2 {
 			t.Errorf("no checkpoint follows the first one: %v", got)
+		}
+	})
+}
+
+// memoryKeeper is a Keeper that outlives a node.
+type memoryKeeper struct{ kept *record.Signed }
+
+func (k *memoryKeeper) Load() (*record.Signed, error) { return k.kept, nil }
+
+func (k *memoryKeeper) Save(c *record.Signed) error {
+	k.kept = c
+	return nil
+}
+
+// TestARolledBackStoreIsNotSigned by a node that has seen more, until an operator accepts it.
+func TestARolledBackStoreIsNotSigned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &harness{batch: 100, epoch: 7, metrics: prometheus.NewRegistry(), keys: newKeys(t), keeper: &memoryKeeper{}}
+		w.start(record.SigningPartition)
+		t.Cleanup(w.end)
+		w.add(3)
+		time.Sleep(15 * time.Second)
+		copied := &harness{newest: w.newest, root: w.root, roots: w.roots, entries: w.entries, leaves: w.leaves,
+			stored: w.stored}
+		w.add(3)
+		time.Sleep(15 * time.Second)
+		w.end()
+		lost := w.newest
+		w.do(func() {
+			w.newest, w.root, w.roots = copied.newest, copied.root, copied.roots
+			w.entries, w.leaves, w.stored = copied.entries, copied.leaves, copied.stored
+		})
+		w.start(record.SigningPartition)
+		w.add(9) // more than were lost
+		time.Sleep(2 * time.Minute)
+		if w.newest.Root != copied.newest.Root {
+			t.Fatalf("after a rollback %+v is signed", w.newest.Heads)
+		}
+		w.do(func() { w.back = &record.Rollback{At: time.Now(), Lost: lost.Root.N, Root: lost.Root.Hash} })
+		time.Sleep(2 * time.Second)
+		if w.newest.Root.N != copied.newest.Root.N+2 || w.back.Entry != copied.newest.Root.N+1 ||
+			w.newest.Size() != 12 {
+			t.Errorf("after its acceptance the newest is %+v, with the entry %d", w.newest.Checkpoint, w.back.Entry)
+		}
+		// The acceptance is for once.
+		w.end()
+		w.do(func() { w.newest, w.root, w.roots = copied.newest, copied.root, copied.roots })
+		w.start(record.SigningPartition)
+		time.Sleep(2 * time.Minute)
+		if w.newest.Root != copied.newest.Root {
+			t.Errorf("after another rollback %+v is signed", w.newest.Heads)
 		}
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 )
 
@@ -35,7 +36,8 @@ func TestPageHasAnEventOfACheckpoint(t *testing.T) {
 		Data json.RawMessage `json:"data"`
 	}
 	var data struct {
-		Checkpoint string `json:"checkpoint"`
+		Checkpoint string       `json:"checkpoint"`
+		Heads      verify.Entry `json:"heads"`
 	}
 	if err := json.Unmarshal(block("checkpoint"), &event); err != nil {
 		t.Fatal(err)
@@ -47,7 +49,10 @@ func TestPageHasAnEventOfACheckpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := checkpointData([]byte(data.Checkpoint), c)
+	if err := c.ReadHeads(&data.Heads); err != nil {
+		t.Fatal(err)
+	}
+	want, err := checkpointData(&record.Signed{Checkpoint: c, Note: []byte(data.Checkpoint), Entry: data.Heads})
 	if err != nil {
 		t.Fatal(err)
 	}

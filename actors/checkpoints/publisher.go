@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/delivery"
@@ -36,13 +37,14 @@ type (
 const (
 	// pollEvery is how often a publisher with subscribers looks for a new checkpoint.
 	pollEvery = 5 * time.Second
-	// publishEvery is the least time between two checkpoints that an account gets.
-	publishEvery = time.Minute
+	// publishEvery is the least time between two checkpoints that an account gets, in times of
+	// Options.Every: a minute unless set.
+	publishEvery = 6
 )
 
 // publisher is the actor that publishes checkpoints as events log.checkpoint of the accounts of a
 // partition that have a webhook for them. Without such an account it does nothing. An account gets
-// at most one checkpoint in publishEvery, always the newest. After a change of the owner the
+// at most one checkpoint in publishEvery times Options.Every, always the newest. After a change of the owner the
 // newest is published again.
 type publisher struct {
 	o *owned
@@ -137,7 +139,7 @@ func (o *owned) subscribers(ctx context.Context, to map[signal.AccountID]time.Ti
 }
 
 // publish appends the newest checkpoint to the event log of each account that has not got one for
-// publishEvery, and returns what each has got.
+// publishEvery times Options.Every, and returns what each has got.
 func (o *owned) publish(ctx context.Context, to map[signal.AccountID]time.Time) (map[signal.AccountID]time.Time, error) {
 	got := make(map[signal.AccountID]time.Time, len(to))
 	for account, at := range to {
@@ -146,19 +148,19 @@ func (o *owned) publish(ctx context.Context, to map[signal.AccountID]time.Time) 
 	if len(to) == 0 {
 		return got, nil
 	}
-	signed, newest, err := o.store.Checkpoint(ctx)
+	newest, err := o.store.Checkpoint(ctx)
 	if signal.KindOf(err) == signal.KindNotFound {
 		return got, nil
 	}
 	if err != nil {
 		return got, err
 	}
-	data, err := checkpointData(signed, newest)
+	data, err := checkpointData(newest)
 	if err != nil {
 		return got, err
 	}
 	for account, last := range to {
-		if !last.IsZero() && newest.At.Sub(last) < publishEvery {
+		if !last.IsZero() && newest.At.Sub(last) < publishEvery*o.options.Every {
 			continue
 		}
 		_, err := o.options.Events.Append(ctx, signal.Change{
@@ -180,10 +182,11 @@ func (o *owned) publish(ctx context.Context, to map[signal.AccountID]time.Time) 
 }
 
 // checkpointData returns the payload of log.checkpoint.
-func checkpointData(signed []byte, c *verify.Checkpoint) ([]byte, error) {
+func checkpointData(c *record.Signed) ([]byte, error) {
 	return json.Marshal(struct {
-		Checkpoint string `json:"checkpoint"`
-		SignedAt   string `json:"signed_at"`
-		Leaves     int64  `json:"leaves"`
-	}{string(signed), c.At.UTC().Format(signal.TimeLayout), c.Size()})
+		Checkpoint string       `json:"checkpoint"`
+		Heads      verify.Entry `json:"heads"`
+		SignedAt   string       `json:"signed_at"`
+		Leaves     int64        `json:"leaves"`
+	}{string(c.Note), c.Entry, c.At.UTC().Format(signal.TimeLayout), c.Size()})
 }

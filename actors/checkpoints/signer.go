@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/mod/sumdb/tlog"
+
 	"github.com/agentsignal/agentsignal/actors/engine"
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -15,7 +18,7 @@ import (
 type (
 	checkDue struct{}
 	checked  struct {
-		last *verify.Checkpoint // the newest one
+		last *verify.Checkpoint // the newest one; nil if it is not known
 		err  error
 	}
 )
@@ -30,7 +33,7 @@ const (
 // signer is the actor that signs the heads of all logs.
 type signer struct {
 	o       *owned
-	last    *verify.Checkpoint // nil before the first one
+	last    *verify.Checkpoint // the newest one that this node has seen; nil before the first
 	passed  time.Time          // the last check without an error, or the start
 	failing bool               // the last check failed and was logged
 }
@@ -51,11 +54,11 @@ func (s *signer) Receive(c engine.Context) {
 }
 
 func (s *signer) check(c engine.Context) {
-	o, last := s.o, s.last
+	o := s.o
 	c.Go(func(ctx context.Context) any {
 		ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 		defer cancel()
-		newest, err := o.check(ctx, last)
+		newest, err := o.check(ctx)
 		return checked{newest, err}
 	})
 }
@@ -79,7 +82,8 @@ func (s *signer) onChecked(c engine.Context, m checked) {
 	case !s.failing:
 		s.failing = true
 		if contradicts(m.err) { // it takes a person to decide
-			s.o.log.Error("no checkpoint is signed: after a restore from a backup, start with a new record key", "err", m.err)
+			s.o.log.Error("no checkpoint is signed: after a restore from a backup, run agentsignal record accept-rollback, "+
+				"or start with a new record key", "err", m.err)
 		} else {
 			s.o.log.Warn("no checkpoint is signed", "err", m.err)
 		}
@@ -87,14 +91,15 @@ func (s *signer) onChecked(c engine.Context, m checked) {
 	c.After(checkEvery, checkDue{})
 }
 
-// check signs a checkpoint if one is due after the last one, and returns the newest.
-func (o *owned) check(ctx context.Context, last *verify.Checkpoint) (*verify.Checkpoint, error) {
-	if last == nil {
-		_, stored, err := o.store.Checkpoint(ctx)
-		if err != nil && signal.KindOf(err) != signal.KindNotFound {
-			return nil, err
-		}
-		last = stored
+// check signs a checkpoint if one is due, and returns the newest.
+func (o *owned) check(ctx context.Context) (*verify.Checkpoint, error) {
+	stored, err := o.store.Checkpoint(ctx)
+	if err != nil && signal.KindOf(err) != signal.KindNotFound {
+		return nil, err
+	}
+	var last *verify.Checkpoint
+	if stored != nil {
+		last = stored.Checkpoint
 	}
 	if last != nil && last.Origin != o.keys.Name() {
 		// A new name is a new record: verifiers of the former one accept none of its checkpoints.
@@ -102,37 +107,67 @@ func (o *owned) check(ctx context.Context, last *verify.Checkpoint) (*verify.Che
 			"former", last.Origin, "signed", last.At)
 		last = nil
 	}
+	if err := o.extends(ctx, last); err != nil {
+		return nil, err
+	}
 	now := o.options.Now().UTC().Truncate(time.Second)
 	if last != nil {
 		n, err := o.store.CountLeaves(ctx)
 		if err != nil {
 			return last, err
 		}
-		grown := n - last.Size()
-		age := now.Sub(last.At)
+		grown, age := n-last.Size(), now.Sub(last.At)
 		due := age >= signEvery || age >= o.options.Every && grown > 0
 		if !due && grown >= 0 && age >= 0 {
 			return last, nil
 		}
 	}
+	next, err := o.sign(ctx, last, now)
+	if err != nil {
+		return last, err
+	}
+	return next, nil
+}
+
+// sign signs and stores the checkpoint after last, which is nil at the beginning of a record.
+func (o *owned) sign(ctx context.Context, last *verify.Checkpoint, now time.Time) (*verify.Checkpoint, error) {
 	heads, err := o.store.LogHeads(ctx)
 	if err != nil {
-		return last, err
+		return nil, err
 	}
-	c := &verify.Checkpoint{Origin: o.keys.Name(), At: now, Retention: o.options.Retention, Logs: heads}
+	heads.At, heads.Retention = now, o.options.Retention
+	root := &record.Tree{}
 	if last != nil {
-		if err := o.follows(ctx, last, c); err != nil {
-			return last, err
+		if err := o.follows(ctx, last, &verify.Checkpoint{Origin: last.Origin, Root: last.Root, Heads: *heads}); err != nil {
+			return nil, err
+		}
+		if root, err = o.store.RootTree(ctx, last.Root); err != nil {
+			return nil, err
 		}
 	}
-	signed, err := o.keys.Sign(c)
+	back, before, err := o.accepted(ctx, root)
 	if err != nil {
-		return last, fmt.Errorf("sign checkpoint: %w", err)
+		return nil, err
 	}
-	if err := o.store.StoreCheckpoint(ctx, o.Epoch, signed); err != nil {
-		return last, err
+	next, pieces, err := o.keys.Sign(root, *heads)
+	if err != nil {
+		return nil, fmt.Errorf("sign checkpoint: %w", err)
 	}
-	return c, nil
+	if err := o.store.StoreCheckpoint(ctx, o.Epoch, next, back, append(before, pieces...)); err != nil {
+		return nil, err
+	}
+	return next.Checkpoint, o.kept.saw(next)
+}
+
+// accepted adds an accepted rollback to the root log, once. It returns nil without one.
+func (o *owned) accepted(ctx context.Context, root *record.Tree) (*record.Rollback, []record.Piece, error) {
+	back, err := o.store.Rollback(ctx)
+	if err != nil || back == nil || back.Entry > 0 {
+		return nil, nil, err
+	}
+	pieces := root.Append([]tlog.Hash{tlog.RecordHash([]byte(back.Text()))})
+	back.Entry = root.Size()
+	return back, pieces, nil
 }
 
 // contradicts reports whether err is that of follows, and not of the store.
@@ -140,23 +175,13 @@ func contradicts(err error) bool {
 	return errors.Is(err, verify.ErrRewritten) || errors.Is(err, verify.ErrOlder) || errors.Is(err, verify.ErrOtherLog)
 }
 
-// follows checks that next may be signed after last. A verifier would take two heads that
-// contradict each other as proof that the record was rewritten. They do if Redis has lost leaves
-// that were signed, or if the clock was set back; it then takes a person to decide.
+// follows checks that next may come after last. A verifier would take two checkpoints that contradict
+// each other as proof that the record was rewritten. They do if Redis has lost leaves that were
+// signed, or if the clock was set back; it then takes a person to decide.
 func (o *owned) follows(ctx context.Context, last, next *verify.Checkpoint) error {
-	sizes := make([]int64, len(last.Logs))
-	for i, l := range last.Logs {
-		sizes[i] = l.N
-		if i >= len(next.Logs) || next.Logs[i].N < l.N {
-			return fmt.Errorf("%w: log %d", verify.ErrRewritten, i)
-		}
-	}
-	if len(sizes) != len(next.Logs) {
-		return verify.ErrOtherLog
-	}
-	proofs, err := o.store.LogConsistency(ctx, sizes, next)
+	g, err := o.store.Growth(ctx, last, next)
 	if err != nil {
 		return err
 	}
-	return verify.Consistent(last, next, proofs)
+	return g.Consistent(last, next)
 }

@@ -57,7 +57,10 @@ func (w *Witnesses) List(ctx context.Context) ([]record.Countersigned, error) {
 			if err != nil {
 				return nil, err
 			}
-			list = append(list, record.Countersigned{Key: key, At: c.At, Note: []byte(signed)})
+			if c.Origin != w.keys.Name() { // of the record before
+				continue
+			}
+			list = append(list, record.Countersigned{Key: key, Size: c.Root.N, Note: []byte(signed)})
 		}
 	}
 	return list, nil

@@ -74,7 +74,7 @@ func makeBrowserCases(tb testing.TB) []browserCase {
 	// proof returns the proof of the leaves, at places of log 1; less than 0: none.
 	proof := func(created, ended int) browserProof {
 		signed, c := l.sign()
-		p := browserProof{Checkpoint: string(signed)}
+		p := browserProof{Checkpoint: string(signed.Note), Heads: signed.Entry}
 		leaf := l.prove(c, 1, created)
 		p.Created = &leaf
 		if ended >= 0 {
@@ -166,14 +166,20 @@ func makeBrowserCases(tb testing.TB) []browserCase {
 		}
 		p.Checkpoint = string(again)
 	}
-	broken("checkpoint", "its time has a fraction", func(p *browserProof) { resign(p, "Z\n", ".5Z\n") })
-	broken("checkpoint", "its size is not the sum", func(p *browserProof) { resign(p, "test\n", "test\n1") })
-	broken("checkpoint", "a log has another number", func(p *browserProof) { resign(p, "log 2", "log 4") })
-	broken("checkpoint", "a root is not a hash", func(p *browserProof) { resign(p, "=\nlog", "\nlog") })
-	broken("checkpoint", "it has no logs", func(p *browserProof) { resign(p, "log", "lag") })
+	broken("checkpoint", "it has another size", func(p *browserProof) { resign(p, "test\n", "test\n1") })
+	broken("checkpoint", "its root is not a hash", func(p *browserProof) { resign(p, "=\n", "\n") })
+	broken("checkpoint", "it has a line more", func(p *browserProof) { resign(p, "=\n", "=\nmore\n") })
+	broken("checkpoint", "the heads were changed", func(p *browserProof) {
+		p.Heads.Text = strings.Replace(p.Heads.Text, "time 2026", "time 2025", 1)
+	})
+	broken("checkpoint", "the proof of the heads is cut short", func(p *browserProof) { p.Heads.Proof = p.Heads.Proof[1:] })
+	broken("checkpoint", "the proof of the heads has a hash too many", func(p *browserProof) {
+		p.Heads.Proof = append(p.Heads.Proof, tlog.Hash{})
+	})
+	broken("checkpoint", "the heads are missing", func(p *browserProof) { p.Heads = verify.Entry{} })
 	broken("signature", "its origin is another service", func(p *browserProof) { resign(p, "test\n", "else\n") })
-	broken("signature", "the time of the checkpoint was changed", func(p *browserProof) {
-		p.Checkpoint = strings.Replace(p.Checkpoint, "time 2026", "time 2025", 1)
+	broken("signature", "the size of the checkpoint was changed", func(p *browserProof) {
+		p.Checkpoint = strings.Replace(p.Checkpoint, "test\n", "test\n1", 1)
 	})
 	broken("signature", "the key is another one", func(*browserProof) {}).Keys = browserKeys(tb, 2).Public()[0] + "\n"
 	broken("signature", "the signatures are missing", func(p *browserProof) {
@@ -184,6 +190,7 @@ func makeBrowserCases(tb testing.TB) []browserCase {
 
 type browserProof struct {
 	Checkpoint string       `json:"checkpoint"`
+	Heads      verify.Entry `json:"heads"`
 	Created    *verify.Leaf `json:"created"`
 	Closed     *verify.Leaf `json:"closed"`
 }
@@ -219,6 +226,9 @@ func (b *browserCase) judge(tb testing.TB) (want, part, member string) {
 		if strings.Contains(err.Error(), "has not signed it") {
 			return "broken", "signature", ""
 		}
+		return "broken", "checkpoint", ""
+	}
+	if c.ReadHeads(&b.Proof.Heads) != nil {
 		return "broken", "checkpoint", ""
 	}
 	shown, err := json.Marshal(b.Signal)

@@ -14,11 +14,24 @@ import (
 func FuzzParse(f *testing.F) {
 	_, older, _ := history(f)
 	f.Add(older.Text())
-	f.Add("a\n0\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\ntime 2026-11-23T12:00:00Z\nretention 60\n")
+	f.Add("a\n0\n47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		if c, err := verify.Parse(text); err == nil && c.Text() != text {
 			t.Errorf("%q reads as %q", text, c.Text())
 		} else if err != nil && !errors.Is(err, verify.ErrNote) {
+			t.Error(err)
+		}
+	})
+}
+
+func FuzzParseHeads(f *testing.F) {
+	_, older, _ := history(f)
+	f.Add(older.Heads.Text())
+	f.Add("heads\ntime 2026-11-23T12:00:00Z\nretention 60\naccounts 2 1\n0 47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		if h, err := verify.ParseHeads(text); err == nil && h.Text() != text {
+			t.Errorf("%q reads as %q", text, h.Text())
+		} else if err != nil && !errors.Is(err, verify.ErrEntry) {
 			t.Error(err)
 		}
 	})
@@ -80,7 +93,7 @@ func FuzzComplete(f *testing.F) {
 		),
 	)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var entries []*verify.Entry
+		var entries []*verify.Recorded
 		if json.Unmarshal(text, &entries) != nil {
 			return
 		}
@@ -89,7 +102,7 @@ func FuzzComplete(f *testing.F) {
 				return // Holds refuses it
 			}
 		}
-		if before, last, err := (&verify.Checkpoint{}).Complete(entries); err == nil &&
+		if before, last, err := (&verify.Heads{}).Complete(entries); err == nil &&
 			last.Created-before["created"] > int64(len(entries)) {
 			t.Errorf("%d creations of %d entries, %v were before", last.Created, len(entries), before)
 		}
@@ -100,7 +113,7 @@ func FuzzOpen(f *testing.F) {
 	l := newLedger(f, 2)
 	l.add(0, []byte("s"), "a")
 	signed, c := l.sign()
-	f.Add(signed)
+	f.Add(signed.Note)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if got, err := verify.Open(text, l.verifiers()...); err == nil && got.Text() != c.Text() {
 			t.Errorf("%q is accepted", text)

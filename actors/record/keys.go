@@ -6,11 +6,14 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 )
@@ -92,14 +95,67 @@ func (k *Keys) Name() string {
 // Public returns the public keys, the present one first, in the form that note.NewVerifier reads.
 func (k *Keys) Public() []string { return k.verifiers }
 
-// Sign returns the signed note of c, whose origin becomes the name of the keys.
-func (k *Keys) Sign(c *verify.Checkpoint) ([]byte, error) {
-	c.Origin = k.Name()
-	return note.Sign(&note.Note{Text: c.Text()}, k.signers...)
+// Sign adds an entry to the root log of tree. It returns the checkpoint that ends with it, its signed
+// note, the proof of the entry, and what must be stored of the tree.
+func (k *Keys) Sign(root *Tree, heads verify.Heads) (*Signed, []Piece, error) {
+	s := &Signed{Entry: verify.Entry{Text: heads.Text(), Proof: root.nextProof()}}
+	pieces := root.Append([]tlog.Hash{tlog.RecordHash([]byte(s.Entry.Text))})
+	head, err := root.Head()
+	if err != nil {
+		return nil, nil, err
+	}
+	s.Checkpoint = &verify.Checkpoint{Origin: k.Name(), Root: head, Heads: heads}
+	s.Note, err = note.Sign(&note.Note{Text: s.Checkpoint.Text()}, k.signers...)
+	return s, pieces, err
 }
 
-// ReadCheckpoint reads a checkpoint that the service itself has stored. It does not check the
-// signatures.
+// Signed is a checkpoint with its signed note and the proof of its last entry.
+type Signed struct {
+	*verify.Checkpoint
+	Note  []byte
+	Entry verify.Entry
+}
+
+// signedJSON is the stored form of a Signed.
+type signedJSON struct {
+	Note  string       `json:"checkpoint"`
+	Entry verify.Entry `json:"heads"`
+}
+
+// MarshalJSON implements json.Marshaler.
+func (s *Signed) MarshalJSON() ([]byte, error) {
+	return json.Marshal(signedJSON{string(s.Note), s.Entry})
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It does not check the signatures.
+func (s *Signed) UnmarshalJSON(data []byte) error {
+	var stored signedJSON
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return err
+	}
+	c, err := ReadCheckpoint([]byte(stored.Note))
+	if err == nil {
+		err = c.ReadHeads(&stored.Entry)
+	}
+	*s = Signed{Checkpoint: c, Note: []byte(stored.Note), Entry: stored.Entry}
+	return err
+}
+
+// Rollback is an entry of the root log that an operator has accepted the loss of later ones.
+type Rollback struct {
+	At    time.Time `json:"at"`    // when it was accepted
+	Lost  int64     `json:"lost"`  // the size that the root log had
+	Root  tlog.Hash `json:"root"`  // the root that it had then
+	Entry int64     `json:"entry"` // its number in the root log, from 1; 0 while it has none
+}
+
+// Text returns the text of the entry.
+func (r *Rollback) Text() string {
+	return fmt.Sprintf("rollback\ntime %s\nlost %d %v\n", r.At.UTC().Format(time.RFC3339), r.Lost, r.Root)
+}
+
+// ReadCheckpoint reads a checkpoint that the service itself has stored, without its heads. It does
+// not check the signatures.
 func ReadCheckpoint(signed []byte) (*verify.Checkpoint, error) {
 	end := bytes.Index(signed, []byte("\n\n"))
 	if end < 0 {

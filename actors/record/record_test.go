@@ -25,6 +25,7 @@ import (
 type ledger struct {
 	testing.TB
 	keys  *Keys
+	root  *log
 	logs  []*log
 	clock time.Time
 }
@@ -36,18 +37,20 @@ type log struct {
 	leaves []verify.Leaf
 }
 
+func newLog() *log { return &log{tree: &Tree{}, tiles: map[[2]int64][]byte{}} }
+
 func newLedger(tb testing.TB, logs int) *ledger {
 	tb.Helper()
 	key, err := NewKey("")
 	if err != nil {
 		tb.Fatal(err)
 	}
-	l := &ledger{TB: tb, clock: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)}
+	l := &ledger{TB: tb, root: newLog(), clock: time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)}
 	if l.keys, err = ParseKeys(key); err != nil {
 		tb.Fatal(err)
 	}
 	for range logs {
-		l.logs = append(l.logs, &log{tree: &Tree{}, tiles: map[[2]int64][]byte{}})
+		l.logs = append(l.logs, newLog())
 	}
 	return l
 }
@@ -87,22 +90,26 @@ func (l *ledger) add(n int, salt []byte, texts ...string) {
 }
 
 // sign returns a checkpoint, signed and read.
-func (l *ledger) sign() ([]byte, *verify.Checkpoint) {
+func (l *ledger) sign() (*Signed, *verify.Checkpoint) {
 	l.Helper()
 	l.clock = l.clock.Add(time.Minute)
-	c := &verify.Checkpoint{At: l.clock}
+	heads := verify.Heads{At: l.clock}
 	for _, g := range l.logs {
 		head, err := g.tree.Head()
 		if err != nil {
 			l.Fatal(err)
 		}
-		c.Logs = append(c.Logs, head)
+		heads.Logs = append(heads.Logs, head)
 	}
-	signed, err := l.keys.Sign(c)
+	signed, pieces, err := l.keys.Sign(l.root.tree, heads)
 	if err != nil {
 		l.Fatal(err)
 	}
-	read, err := verify.Open(signed, l.verifiers()...)
+	l.root.write(pieces)
+	read, err := verify.Open(signed.Note, l.verifiers()...)
+	if err == nil {
+		err = read.ReadHeads(&signed.Entry)
+	}
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -132,16 +139,22 @@ func (l *ledger) prove(c *verify.Checkpoint, n, i int) verify.Leaf {
 	return leaf
 }
 
-func (l *ledger) consistency(older, newer *verify.Checkpoint) (proofs []tlog.TreeProof) {
-	for i, g := range l.logs {
+// consistency returns the proof that a newer checkpoint begins with an older one.
+func (l *ledger) consistency(older, newer *verify.Checkpoint) *verify.Growth {
+	l.Helper()
+	g, err := &verify.Growth{}, error(nil)
+	if g.Root, err = Consistency(newer.Root, min(older.Root.N, newer.Root.N), l.root.read); err != nil {
+		l.Fatal(err)
+	}
+	for i, was := range older.Logs {
 		// A log that has become shorter has no proof.
-		p, err := Consistency(newer.Logs[i], min(older.Logs[i].N, newer.Logs[i].N), g.read)
+		p, err := Consistency(newer.Logs[i], min(was.N, newer.Logs[i].N), l.logs[i].read)
 		if err != nil {
 			l.Fatal(err)
 		}
-		proofs = append(proofs, p)
+		g.Logs = append(g.Logs, p)
 	}
-	return proofs
+	return g
 }
 
 func price(v float64) *float64 { return &v }
@@ -303,13 +316,13 @@ func TestKeys(t *testing.T) {
 	if l.keys, err = ParseKeys(second); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := verify.Open(signed, l.verifiers()...); !errors.Is(err, verify.ErrNote) {
+	if _, err := verify.Open(signed.Note, l.verifiers()...); !errors.Is(err, verify.ErrNote) {
 		t.Errorf("a checkpoint of another key: %v", err)
 	}
 	l.keys.signers = append(l.keys.signers, old)
 	both, _ := l.sign() // the key that replaces signs with the replaced one
 	for _, v := range []note.Verifier{first, l.verifiers()[0]} {
-		if got, err := verify.Open(both, v); err != nil || got.Origin != c.Origin {
+		if got, err := verify.Open(both.Note, v); err != nil || got.Origin != c.Origin {
 			t.Errorf("by one key of two: %v %v", got, err)
 		}
 	}
@@ -350,7 +363,7 @@ func history(tb testing.TB) (l *ledger, older, newer *verify.Checkpoint) {
 func TestARecordIsVerified(t *testing.T) {
 	t.Parallel()
 	l, older, newer := history(t)
-	var entries []*verify.Entry
+	var entries []*verify.Recorded
 	for i, leaf := range l.logs[1].leaves {
 		if len(leaf.Salt) != SaltSize {
 			continue
@@ -370,7 +383,7 @@ func TestARecordIsVerified(t *testing.T) {
 	if err != nil || before["closed"] != 4 {
 		t.Errorf("after what retention has cut: %v %v", before, err)
 	}
-	if err := verify.Consistent(older, newer, l.consistency(older, newer)); err != nil {
+	if err := l.consistency(older, newer).Consistent(older, newer); err != nil {
 		t.Error(err)
 	}
 	unproved, err := verify.Matches(l.logs[1].leaves[0].Text, l.logs[1].leaves[2].Text, []byte(`{"signal_id":"sig_0",`+
@@ -396,16 +409,16 @@ func TestAHasherIsLeafHash(t *testing.T) {
 // TestRetentionMayRemoveAClosing that is newer than those of younger signals.
 func TestRetentionMayRemoveAClosing(t *testing.T) {
 	t.Parallel()
-	created := func(created, closed int64) *verify.Entry {
-		return &verify.Entry{Kind: "created", Created: created, Closed: closed}
+	created := func(created, closed int64) *verify.Recorded {
+		return &verify.Recorded{Kind: "created", Created: created, Closed: closed}
 	}
-	closed := func(created, closed int64) *verify.Entry {
-		return &verify.Entry{Kind: "closed", Created: created, Closed: closed}
+	closed := func(created, closed int64) *verify.Recorded {
+		return &verify.Recorded{Kind: "closed", Created: created, Closed: closed}
 	}
 	// The first three signals were removed; one of them closed second, two were open when the
 	// fourth was created.
 	newer := &verify.Checkpoint{}
-	entries := []*verify.Entry{created(4, 1), created(5, 1), closed(5, 3), closed(5, 4)}
+	entries := []*verify.Recorded{created(4, 1), created(5, 1), closed(5, 3), closed(5, 4)}
 	if before, last, err := newer.Complete(entries); err != nil || before["created"] != 3 || last.Closed != 4 {
 		t.Errorf("%v %+v %v", before, last, err)
 	}
@@ -429,17 +442,17 @@ func TestAStrangerCanReadTheVerification(t *testing.T) {
 		}
 		lines += bytes.Count(text, []byte("\n"))
 	}
-	if lines > 480 {
-		t.Errorf("%d lines, want at most 480", lines)
+	if lines > 520 {
+		t.Errorf("%d lines, want at most 520", lines)
 	}
 }
 
 // TestTheLargestCheckpoint signs and reads one of as many logs, leaves and signatures as there may be.
 func TestTheLargestCheckpoint(t *testing.T) {
 	t.Parallel()
-	c := &verify.Checkpoint{At: time.Unix(0, 0)}
+	heads := verify.Heads{At: time.Unix(0, 0)}
 	for i := range verify.MaxLogs {
-		c.Logs = append(c.Logs, tlog.Tree{N: 1 << 48, Hash: tlog.Hash{byte(i)}})
+		heads.Logs = append(heads.Logs, tlog.Tree{N: 1 << 48, Hash: tlog.Hash{byte(i)}})
 	}
 	l := newLedger(t, 0)
 	for len(l.keys.signers) < maxKeys {
@@ -447,19 +460,26 @@ func TestTheLargestCheckpoint(t *testing.T) {
 		l.keys.signers = append(l.keys.signers, more.signers...)
 		l.keys.verifiers = append(l.keys.verifiers, more.verifiers...)
 	}
-	signed, err := l.keys.Sign(c)
+	made, _, err := l.keys.Sign(&Tree{size: 1<<40 - 1, roots: make([]tlog.Hash, 40)}, heads)
 	if err != nil {
 		t.Fatal(err)
 	}
+	signed := made.Note
 	for i := range MaxWitnesses {
 		s, _ := witnessOf(t, fmt.Sprintf("%d.%s", i, strings.Repeat("w", 250)))
 		signed = cosign(t, signed, s)
 	}
 	opened, err := verify.Open(signed, l.verifiers()...)
-	if err != nil || cmp.Diff(c.Logs, opened.Logs) != "" {
+	if err == nil {
+		err = opened.ReadHeads(&made.Entry)
+	}
+	if err != nil || cmp.Diff(heads.Logs, opened.Logs) != "" {
 		t.Errorf("a checkpoint of %d bytes is not what was signed: %v", len(signed), err)
 	}
-	if stored, err := ReadCheckpoint(signed); err != nil || len(stored.Logs) != len(c.Logs) {
+	if stored, err := ReadCheckpoint(signed); err != nil || stored.Root != opened.Root {
 		t.Errorf("the service cannot read its own checkpoint: %v", err)
+	}
+	if len(made.Entry.Text) > 1<<16-1 { // the longest entry that tlog-tiles can serve
+		t.Errorf("an entry has %d bytes", len(made.Entry.Text))
 	}
 }

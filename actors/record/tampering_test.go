@@ -17,7 +17,7 @@ func TestTamperingIsNamed(t *testing.T) {
 	// rebuild returns the ledger with other leaves in log 1, signed by the same key.
 	rebuild := func(l *ledger, change func([]verify.Leaf) []verify.Leaf) *verify.Checkpoint {
 		leaves := change(append([]verify.Leaf(nil), l.logs[1].leaves...))
-		l.logs[1] = &log{tree: &Tree{}, tiles: map[[2]int64][]byte{}}
+		l.logs[1] = newLog()
 		for _, leaf := range leaves {
 			l.add(1, leaf.Salt, leaf.Text)
 		}
@@ -27,7 +27,7 @@ func TestTamperingIsNamed(t *testing.T) {
 	grown := func(change func([]verify.Leaf) []verify.Leaf) func(*ledger, *verify.Checkpoint, *verify.Checkpoint) error {
 		return func(l *ledger, older, _ *verify.Checkpoint) error {
 			c := rebuild(l, change)
-			return verify.Consistent(older, c, l.consistency(older, c))
+			return l.consistency(older, c).Consistent(older, c)
 		}
 	}
 	leaf := func(change func(*verify.Leaf)) func(*ledger, *verify.Checkpoint, *verify.Checkpoint) error {
@@ -38,8 +38,8 @@ func TestTamperingIsNamed(t *testing.T) {
 			return err
 		}
 	}
-	entries := func(l *ledger, c *verify.Checkpoint, keep func(*verify.Entry) bool) error {
-		var list []*verify.Entry
+	entries := func(l *ledger, c *verify.Checkpoint, keep func(*verify.Recorded) bool) error {
+		var list []*verify.Recorded
 		for i, leaf := range l.logs[1].leaves {
 			if len(leaf.Salt) == SaltSize {
 				p := l.prove(c, 1, i)
@@ -86,7 +86,7 @@ func TestTamperingIsNamed(t *testing.T) {
 				list[5].Text = strings.Replace(list[5].Text, "stop_loss", "take_profit", 1)
 				return list
 			})
-			return verify.Consistent(newer, c, l.consistency(newer, c))
+			return l.consistency(newer, c).Consistent(newer, c)
 		}, verify.ErrRewritten},
 		"a loser's closing changed in its proof": {leaf(func(p *verify.Leaf) {
 			p.Text = strings.Replace(p.Text, `"close_reason":"stop_loss"`, `"close_reason":"take_profit"`, 1)
@@ -104,47 +104,71 @@ func TestTamperingIsNamed(t *testing.T) {
 		"not yet signed":    {leaf(func(p *verify.Leaf) { p.Index = 60 }), verify.ErrTooNew},
 		"of another head":   {leaf(func(p *verify.Leaf) { p.Size-- }), verify.ErrNotIn},
 		"an old head served": {func(l *ledger, older, newer *verify.Checkpoint) error {
-			return verify.Consistent(newer, older, l.consistency(newer, newer))
+			return l.consistency(newer, newer).Consistent(newer, older)
 		}, verify.ErrOlder},
 		"a clock set back": {func(l *ledger, _, newer *verify.Checkpoint) error {
 			l.clock = l.clock.Add(-time.Hour)
 			_, back := l.sign()
-			return verify.Consistent(newer, back, l.consistency(newer, back))
+			return l.consistency(newer, back).Consistent(newer, back)
 		}, verify.ErrOlder},
 		"a log of another instance": {func(_ *ledger, older, _ *verify.Checkpoint) error {
 			other, _, newer := history(t)
-			return verify.Consistent(older, newer, other.consistency(older, newer))
+			return other.consistency(older, newer).Consistent(older, newer)
 		}, verify.ErrOtherLog},
 		"fewer logs": {func(l *ledger, older, newer *verify.Checkpoint) error {
-			proofs := l.consistency(older, newer)
-			newer.Logs = newer.Logs[:2]
-			return verify.Consistent(older, newer, proofs[:2])
+			g := l.consistency(older, newer)
+			newer.Logs, g.Logs = newer.Logs[:2], g.Logs[:2]
+			return g.Consistent(older, newer)
 		}, verify.ErrOtherLog},
+		"another root log": {func(l *ledger, older, _ *verify.Checkpoint) error {
+			l.root = newLog()
+			for range 2 {
+				l.sign()
+			}
+			_, c := l.sign()
+			return l.consistency(older, c).Consistent(older, c)
+		}, verify.ErrRewritten},
+		"heads of another checkpoint": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			signed, _ := l.sign()
+			return newer.ReadHeads(&signed.Entry)
+		}, verify.ErrEntry},
+		"other heads": {func(l *ledger, _, _ *verify.Checkpoint) error {
+			signed, c := l.sign()
+			signed.Entry.Text = strings.Replace(signed.Entry.Text, "retention 0", "retention 9", 1)
+			return c.ReadHeads(&signed.Entry)
+		}, verify.ErrEntry},
+		"an account less": {func(l *ledger, older, newer *verify.Checkpoint) error {
+			older.Accounts = 1
+			return l.consistency(older, newer).Consistent(older, newer)
+		}, verify.ErrRewritten},
+		"no heads": {func(_ *ledger, _, newer *verify.Checkpoint) error { return newer.ReadHeads(nil) }, verify.ErrEntry},
 		"a proof of consistency left out": {func(l *ledger, older, newer *verify.Checkpoint) error {
-			return verify.Consistent(older, newer, l.consistency(older, newer)[:2])
+			g := l.consistency(older, newer)
+			g.Logs = g.Logs[:2]
+			return g.Consistent(older, newer)
 		}, verify.ErrIncomplete},
 		"a loser left out": {func(l *ledger, _, newer *verify.Checkpoint) error {
-			return entries(l, newer, func(e *verify.Entry) bool { return e.Kind != "closed" || e.Closed != 8 })
+			return entries(l, newer, func(e *verify.Recorded) bool { return e.Kind != "closed" || e.Closed != 8 })
 		}, verify.ErrMissing},
 		"the last losers left out": {func(l *ledger, _, newer *verify.Checkpoint) error {
-			return entries(l, newer, func(e *verify.Entry) bool { return e.Kind != "closed" || e.Closed < 18 })
+			return entries(l, newer, func(e *verify.Recorded) bool { return e.Kind != "closed" || e.Closed < 18 })
 		}, verify.ErrMissing},
 		"nothing shown": {func(l *ledger, _, newer *verify.Checkpoint) error {
-			return entries(l, newer, func(*verify.Entry) bool { return false })
+			return entries(l, newer, func(*verify.Recorded) bool { return false })
 		}, verify.ErrIncomplete},
 		"the first loser shown as open": {func(l *ledger, _, newer *verify.Checkpoint) error {
-			return entries(l, newer, func(e *verify.Entry) bool { return e.Kind != "closed" || e.Closed > 1 })
+			return entries(l, newer, func(e *verify.Recorded) bool { return e.Kind != "closed" || e.Closed > 1 })
 		}, verify.ErrMissing},
 		"a loser left out after what retention has cut": {func(l *ledger, _, newer *verify.Checkpoint) error {
-			return entries(l, newer, func(e *verify.Entry) bool {
+			return entries(l, newer, func(e *verify.Recorded) bool {
 				return e.Created > 4 && (e.Kind != "closed" || e.Closed != 8)
 			})
 		}, verify.ErrMissing},
 		"closings alone": {func(l *ledger, _, newer *verify.Checkpoint) error {
-			return entries(l, newer, func(e *verify.Entry) bool { return e.Kind == "closed" })
+			return entries(l, newer, func(e *verify.Recorded) bool { return e.Kind == "closed" })
 		}, verify.ErrIncomplete},
 		"two signals with one number": {func(_ *ledger, _, newer *verify.Checkpoint) error {
-			_, _, err := newer.Complete([]*verify.Entry{{Kind: "closed", Closed: 1, Signal: "a"},
+			_, _, err := newer.Complete([]*verify.Recorded{{Kind: "closed", Closed: 1, Signal: "a"},
 				{Kind: "closed", Closed: 1, Signal: "b"}})
 			return err
 		}, verify.ErrDiffers},
@@ -156,7 +180,7 @@ func TestTamperingIsNamed(t *testing.T) {
 		"a signal of the retention left out": {func(l *ledger, _, newer *verify.Checkpoint) error {
 			newer.Retention = time.Hour
 			newer.At = time.Date(2026, 11, 23, 10, 0, 0, 0, time.UTC)
-			return entries(l, newer, func(e *verify.Entry) bool { return e.Created > 4 })
+			return entries(l, newer, func(e *verify.Recorded) bool { return e.Created > 4 })
 		}, verify.ErrMissing},
 		"another signal's leaf":             {shown(`{"signal_id":"sig_1"}`), verify.ErrDiffers},
 		"the closing of another signal":     {otherClosing, verify.ErrDiffers},
@@ -186,10 +210,10 @@ func TestAForgedCheckpointIsRefused(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, 2)
 	l.add(0, []byte("s"), "a", "b")
-	signed, c := l.sign()
+	own, c := l.sign()
+	signed := own.Note
 	forger := newLedger(t, 2)
-	forged := *c
-	text, err := forger.keys.Sign(&forged) // under its own name
+	byOther, _, err := forger.keys.Sign(&Tree{}, c.Heads) // under its own name
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,15 +225,15 @@ func TestAForgedCheckpointIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameName, err := impostor.Sign(&forged)
+	sameName, _, err := impostor.Sign(&Tree{}, c.Heads)
 	if err != nil {
 		t.Fatal(err)
 	}
 	lines := strings.SplitAfter(string(signed), "\n")
 	for name, note := range map[string][]byte{
-		"by another service":       text,
-		"by a key of that name":    sameName,
-		"with another size":        []byte(strings.Replace(string(signed), "log 0 2 ", "log 0 3 ", 1)),
+		"by another service":       byOther.Note,
+		"by a key of that name":    sameName.Note,
+		"with another size":        []byte(strings.Replace(string(signed), "\n1\n", "\n2\n", 1)),
 		"without its signature":    []byte(strings.Join(lines[:len(lines)-2], "")),
 		"cut short":                signed[:len(signed)-10],
 		"empty":                    nil,
@@ -222,6 +246,7 @@ func TestAForgedCheckpointIsRefused(t *testing.T) {
 		}
 	}
 	// What one of the trusted keys has signed under another name is not this service's.
+	forged := *c
 	forged.Origin = "somebody-else"
 	other, err := sumdbSign(l.keys.signers[0], forged.Text())
 	if err != nil {

@@ -6,6 +6,7 @@ package record
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -103,6 +104,13 @@ func (t *Tree) Append(leaves []tlog.Hash) []Piece {
 	return pieces
 }
 
+// nextProof returns the proof that the log with one leaf more has that leaf: the roots to its left.
+func (t *Tree) nextProof() tlog.RecordProof {
+	p := tlog.RecordProof(slices.Clone(t.roots))
+	slices.Reverse(p)
+	return p
+}
+
 // subtreeRoot returns the root over hashes, of which there is a power of two.
 func subtreeRoot(row []byte) tlog.Hash {
 	hashes := make([]tlog.Hash, len(row)/tlog.HashSize)
@@ -152,6 +160,59 @@ func HeadAt(head tlog.Tree, n int64, tiles Tiles) (tlog.Tree, error) {
 		return tlog.Tree{}, fmt.Errorf("compute the root of %d of %d leaves: %w", n, head.N, err)
 	}
 	return tlog.Tree{N: n, Hash: hash}, nil
+}
+
+// HeadsAt returns the heads that the log with the given head had with as many leaves as sizes has, in
+// ascending order. A leaf between the first and the last is hashed once.
+func HeadsAt(head tlog.Tree, sizes []int64, tiles Tiles) ([]tlog.Tree, error) {
+	heads := make([]tlog.Tree, len(sizes))
+	var tree *Tree
+	for i, n := range sizes {
+		if n > head.N || tree != nil && n < tree.size {
+			return nil, fmt.Errorf("a log with %d leaves has none with %d", head.N, n)
+		}
+		var err error
+		if tree == nil {
+			tree, err = LoadTree(n, func(level int, number int64) ([]byte, error) {
+				width := min(tileWidth, n>>(TileHeight*level)-number<<TileHeight)
+				data, err := tiles([]tlog.Tile{{H: TileHeight, L: level, N: number, W: int(width)}})
+				if err != nil {
+					return nil, err
+				}
+				return data[0], nil
+			})
+		} else {
+			err = tree.extend(n, tiles)
+		}
+		if err == nil {
+			heads[i], err = tree.Head()
+		}
+		if err != nil {
+			return nil, fmt.Errorf("compute the root of %d of %d leaves: %w", n, head.N, err)
+		}
+	}
+	return heads, nil
+}
+
+// extend appends the stored leaves up to the n-th.
+func (t *Tree) extend(n int64, tiles Tiles) error {
+	for t.size < n {
+		number, offset := t.size>>TileHeight, int(t.size%tileWidth)
+		width := int(min(tileWidth, n-number<<TileHeight))
+		data, err := tiles([]tlog.Tile{{H: TileHeight, L: 0, N: number, W: width}})
+		if err != nil {
+			return err
+		}
+		if len(data[0]) < width*tlog.HashSize {
+			return fmt.Errorf("tile %d has %d bytes, want %d", number, len(data[0]), width*tlog.HashSize)
+		}
+		var leaves []tlog.Hash
+		for i := offset; i < width; i++ {
+			leaves = append(leaves, tlog.Hash(data[0][i*tlog.HashSize:]))
+		}
+		t.Append(leaves)
+	}
+	return nil
 }
 
 // Inclusion returns the proof that the log with the given head has leaf n. Hashes that do not

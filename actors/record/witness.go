@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
-	"time"
+	"strings"
 
 	"golang.org/x/mod/sumdb/note"
 
@@ -21,34 +22,41 @@ var (
 	ErrNoWitness = errors.New("it has no signature of a trusted witness")
 )
 
-// Witnesses are the public keys of those who may countersign checkpoints.
+// Witnesses are those who may countersign checkpoints.
 type Witnesses struct {
 	keys      []string
+	urls      []string // where each is asked; empty: it posts its signatures itself
 	verifiers []note.Verifier
 }
 
 // Countersigned is a checkpoint that a witness has signed.
 type Countersigned struct {
 	Key  string // the public key of the witness
-	At   time.Time
+	Size int64  // of the root log
 	Note []byte // the signed note, with the signatures of the service
 }
 
-// ParseWitnesses reads public keys in the form of package note, all different.
-func ParseWitnesses(keys []string) (*Witnesses, error) {
-	if len(keys) > MaxWitnesses {
-		return nil, fmt.Errorf("there are %d keys, want at most %d", len(keys), MaxWitnesses)
+// ParseWitnesses reads the public keys of witnesses, all different. Behind a key and a space there
+// may be the URL at which the witness takes add-checkpoint requests (C2SP tlog-witness).
+func ParseWitnesses(list []string) (*Witnesses, error) {
+	if len(list) > MaxWitnesses {
+		return nil, fmt.Errorf("there are %d keys, want at most %d", len(list), MaxWitnesses)
 	}
-	w := &Witnesses{keys: keys}
-	for i, key := range keys {
-		v, err := note.NewVerifier(key)
+	w := &Witnesses{}
+	for i, item := range list {
+		key, address, _ := strings.Cut(item, " ")
+		v, err := ParseWitness(key)
 		if err != nil {
-			return nil, fmt.Errorf("key %d is not a public key of the form name+hash+base64", i+1)
+			return nil, fmt.Errorf("key %d: %w", i+1, err)
+		}
+		u, err := url.Parse(address)
+		if address != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
+			return nil, fmt.Errorf("key %d: behind it stands %.80q, which is no address that begins with https://", i+1, address)
 		}
 		if slices.ContainsFunc(w.verifiers, func(o note.Verifier) bool { return sameKey(o, v) }) {
 			return nil, fmt.Errorf("key %d is given twice", i+1)
 		}
-		w.verifiers = append(w.verifiers, v)
+		w.keys, w.urls, w.verifiers = append(w.keys, key), append(w.urls, address), append(w.verifiers, v)
 	}
 	return w, nil
 }
@@ -57,6 +65,17 @@ func sameKey(a, b note.Verifier) bool { return a.Name() == b.Name() && a.KeyHash
 
 // Keys returns the public keys.
 func (w *Witnesses) Keys() []string { return w.keys }
+
+// URLs returns the addresses of those witnesses that are asked, by their keys.
+func (w *Witnesses) URLs() map[string]string {
+	urls := map[string]string{}
+	for i, key := range w.keys {
+		if w.urls[i] != "" {
+			urls[key] = w.urls[i]
+		}
+	}
+	return urls
+}
 
 // Read returns the checkpoint of a note that the service and one or more witnesses have signed,
 // by the key of each witness. It drops all other signatures. Other errors than those above wrap
@@ -96,7 +115,7 @@ func (w *Witnesses) Read(signed []byte, own *Keys) (map[string]Countersigned, er
 		if err != nil {
 			return nil, err
 		}
-		all[w.keys[i]] = Countersigned{Key: w.keys[i], At: c.At, Note: text}
+		all[w.keys[i]] = Countersigned{Key: w.keys[i], Size: c.Root.N, Note: text}
 	}
 	if len(all) == 0 {
 		return nil, ErrNoWitness

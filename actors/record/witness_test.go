@@ -55,12 +55,11 @@ func keysOf(tb testing.TB, name string) *Keys {
 func signedBy(tb testing.TB, k *Keys) []byte {
 	tb.Helper()
 	_, older, _ := history(tb)
-	c := *older
-	signed, err := k.Sign(&c)
+	signed, _, err := k.Sign(&Tree{}, older.Heads)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return signed
+	return signed.Note
 }
 
 func TestWitnessesAreRead(t *testing.T) {
@@ -81,7 +80,7 @@ func TestWitnessesAreRead(t *testing.T) {
 	if want := cosign(t, signed, first); !bytes.Equal(got[firstKey].Note, want) {
 		t.Errorf("stored is %q, want %q", got[firstKey].Note, want)
 	}
-	if got[secondKey].At.IsZero() || got[secondKey].Key != secondKey {
+	if got[secondKey].Size != 1 || got[secondKey].Key != secondKey {
 		t.Errorf("%+v", got[secondKey])
 	}
 	text, _, _ := strings.Cut(string(signed), "\n\n")
@@ -117,8 +116,7 @@ func TestWitnessesAreRead(t *testing.T) {
 		"of a stranger":                {cosign(t, signed, stranger), ErrNoWitness},
 		"without our signature":        {cosign(t, []byte(text+"\n\n"), first), ErrNotOwn},
 		"of another service":           {cosign(t, signedBy(t, other), first), ErrNotOwn},
-		"with another size":            {cosign(t, changed("log 0 ", "log 0 1"), first), verify.ErrNote},
-		"with another time":            {cosign(t, changed("time 2", "time 3"), first), verify.ErrNote},
+		"with another size":            {cosign(t, changed("\n1\n", "\n11\n"), first), verify.ErrNote},
 		"with a forged signature":      {forged, verify.ErrNote},
 		"with a malformed signature":   {append(signed[:len(signed):len(signed)], "— first.example A\n"...), verify.ErrNote},
 		"without a text":               {nil, verify.ErrNote},
@@ -138,9 +136,10 @@ func TestBadKeysOfWitnesses(t *testing.T) {
 		_, many[i] = witnessOf(t, "w")
 	}
 	for want, keys := range map[string][]string{
-		"key 2 is not a public key": {key, "first.example"},
-		"key 2 is given twice":      {key, key},
-		"at most 16":                many,
+		"key 2: it is not a public key": {key, "first.example"},
+		"which is no address":           {key + " witness.example"},
+		"key 2 is given twice":          {key, key},
+		"at most 16":                    many,
 	} {
 		if _, err := ParseWitnesses(keys); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -11,10 +11,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
+	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/export"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/service"
 	"github.com/agentsignal/agentsignal/http/client"
+	"github.com/agentsignal/agentsignal/persistence"
 )
 
 // An export reads many signals, and waits where their rate is limited.
@@ -30,9 +34,67 @@ const (
 )
 
 func recordCommand(s *service.Settings) *cobra.Command {
-	c := &cobra.Command{Use: "record", Short: "Export the record of an account, for verify"}
-	c.AddCommand(recordExport(s))
+	c := &cobra.Command{Use: "record", Short: "Export the record of an account, and accept that Redis was rolled back"}
+	c.AddCommand(recordExport(s), recordAccept(s))
 	return c
+}
+
+func recordAccept(s *service.Settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "accept-rollback", Short: "Let the record go on although Redis has lost its newest checkpoints",
+		Args: cobra.NoArgs,
+		Long: "Each node keeps the newest checkpoint of the record that it has seen in its data directory. If Redis\n" +
+			"has an older one, as after a backup was restored, no checkpoint is signed: readers who have the newer\n" +
+			"one would take the next for forged, and rightly. This command, on a node, accepts that. The record\n" +
+			"goes on after the checkpoint that Redis has, with an entry that names what was lost, which everybody\n" +
+			"can read. A reader with a lost checkpoint still finds that it contradicts the record; to spare them\n" +
+			"that, start with a new record key instead.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := s.Load()
+			if err != nil {
+				return err
+			}
+			kept, err := service.NewKeptCheckpoint(c).Load()
+			if err != nil {
+				return err
+			}
+			if kept == nil {
+				return errors.New("this node has seen no checkpoint: there is nothing to accept")
+			}
+			return service.WithStore(cmd.Context(), c, func(ctx context.Context, store *persistence.Store) error {
+				return acceptRollback(ctx, store, kept, cmd.OutOrStdout())
+			})
+		},
+	}
+}
+
+// acceptRollback accepts that Redis does not have a checkpoint that this node has seen.
+func acceptRollback(ctx context.Context, store *persistence.Store, kept *record.Signed, out io.Writer) error {
+	stored, err := store.Leaves.Checkpoint(ctx)
+	if signal.KindOf(err) == signal.KindNotFound { // Redis is empty
+		stored, err = &record.Signed{Checkpoint: &verify.Checkpoint{Origin: kept.Origin}}, nil
+	}
+	if err != nil {
+		return err
+	}
+	if stored.Origin != kept.Origin {
+		return fmt.Errorf("the record %s began after this node has seen %s: there is nothing to accept", stored.Origin,
+			kept.Origin)
+	}
+	if stored.Root.N >= kept.Root.N {
+		at, err := store.Leaves.CheckpointAt(ctx, kept.Root.N, stored)
+		if err == nil && at.Root == kept.Root {
+			return errors.New("there is nothing to accept: Redis has the newest checkpoint that this node has seen")
+		}
+	}
+	back := &record.Rollback{At: time.Now().UTC().Truncate(time.Second), Lost: kept.Root.N, Root: kept.Root.Hash}
+	if err := store.Leaves.AcceptRollback(ctx, back); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "given up: checkpoint number %d of %s, with %d leaves\n"+
+		"the record goes on after number %d of %s, with %d leaves\n", kept.Root.N, stamp(kept.At), kept.Size(),
+		stored.Root.N, stamp(stored.At), stored.Size())
+	return nil
 }
 
 func recordExport(s *service.Settings) *cobra.Command {
@@ -96,7 +158,7 @@ func recordExport(s *service.Settings) *cobra.Command {
 
 // checkpoints are new checkpoints that an export waits for.
 type checkpoints struct {
-	newest time.Time // when the last one seen was signed
+	newest int64 // number of the last one seen
 	left   int
 }
 
@@ -105,12 +167,12 @@ func (k *checkpoints) pass(ctx context.Context, from *client.Client) error {
 	if k.left == 0 {
 		return nil
 	}
-	at, err := export.Signed(ctx, from)
+	n, err := export.Signed(ctx, from)
 	if err != nil {
 		return err
 	}
-	if at.After(k.newest) {
-		k.newest = at
+	if n > k.newest {
+		k.newest = n
 		k.left--
 	}
 	if k.left > 0 {

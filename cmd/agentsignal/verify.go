@@ -101,15 +101,15 @@ func verifyConsistency() *cobra.Command {
 				if err != nil {
 					return found(err)
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "GET /v1/log/consistency?from=%s\n", export.Sizes(older))
+				fmt.Fprintf(cmd.OutOrStdout(), "GET /v1/log/consistency?from=%d\n", older.Root.N)
 				return nil
 			}
-			g, err := export.CheckConsistency(files[0], files[1], append(files, nil)[2], opened)
+			older, newer, err := export.CheckConsistency(files[0], files[1], append(files, nil)[2], opened)
 			if err != nil {
 				return found(err)
 			}
-			printCheckpoint(cmd.OutOrStdout(), "older checkpoint", g.Older)
-			printCheckpoint(cmd.OutOrStdout(), "newer checkpoint", g.Newer)
+			printCheckpoint(cmd.OutOrStdout(), "older checkpoint", older)
+			printCheckpoint(cmd.OutOrStdout(), "newer checkpoint", newer)
 			fmt.Fprintf(
 				cmd.OutOrStdout(),
 				"verified: each log of the newer one begins with all leaves of the older one\n",
@@ -146,8 +146,8 @@ func found(err error) error {
 }
 
 func printCheckpoint(w io.Writer, what string, c *verify.Checkpoint) {
-	fmt.Fprintf(w, "%s of %s, signed at %s: %d leaves in %d logs\n", what, command.Printable(c.Origin),
-		c.At.UTC().Format(time.RFC3339), c.Size(), len(c.Logs))
+	fmt.Fprintf(w, "%s number %d of %s, signed at %s: %d leaves in %d logs\n", what, c.Root.N,
+		command.Printable(c.Origin), c.At.UTC().Format(time.RFC3339), c.Size(), len(c.Logs))
 }
 
 func printProof(w io.Writer, p *export.Proof) {

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/mod/sumdb/note"
 
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/export"
@@ -70,7 +70,7 @@ func (v *recordCheck) reader(cmd *cobra.Command) (r export.Reader, err error) {
 		return r, err
 	}
 	for _, key := range v.witnesses {
-		w, err := note.NewVerifier(key)
+		w, err := record.ParseWitness(key)
 		if err != nil {
 			return r, fmt.Errorf("--witness: %.80q is not a public key of the form NAME+HASH+BASE64", key)
 		}
@@ -143,6 +143,8 @@ func printRecord(w io.Writer, r *export.Record) {
 	printCheckpoint(w, "  checkpoint", r.Checkpoint)
 	fmt.Fprintf(w, "  %d signals: all that the account had created up to its newest entry, of %s\n", r.Signals, stamp(r.Last))
 	fmt.Fprintf(w, "  %d closed signals: all there were then; %d were open\n", r.Closed, r.Signals-r.Closed)
+	fmt.Fprintf(w, "  the account has %d of the service's %d leaves; it is one of %d accounts with leaves, %d of them erased\n",
+		r.Leaves, r.Checkpoint.Size(), r.Checkpoint.Accounts, r.Checkpoint.Erased)
 	if r.Before > 0 {
 		fmt.Fprintf(w, "  %d older signals are not shown: all were older than the retention of %s; "+
 			"the first shown one is of %s\n",
@@ -168,7 +170,11 @@ func printEvidence(w io.Writer, r *export.Record) {
 		if e.By != "" {
 			by = "witness " + command.Printable(e.By) + " signed"
 		}
-		fmt.Fprintf(w, "  %s the checkpoint of %s, with %d leaves\n", by, stamp(e.Checkpoint.At), e.Checkpoint.Size())
+		fmt.Fprintf(w, "  %s the checkpoint of %s, with %d leaves", by, stamp(e.Checkpoint.At), e.Checkpoint.Size())
+		if !e.Seen.IsZero() {
+			fmt.Fprintf(w, ", at %s by its own clock", stamp(e.Seen))
+		}
+		fmt.Fprintln(w)
 	}
 	if len(r.Evidence) == 0 {
 		fmt.Fprintln(w, "  nobody")

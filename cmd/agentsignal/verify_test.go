@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/export"
@@ -22,7 +23,7 @@ func TestExitCodesOfVerify(t *testing.T) {
 	s.Add(20)
 	var text bytes.Buffer
 	commandtest.Must(t, s.Write(&text))
-	signed, older, err := s.Checkpoint()
+	older, err := s.Checkpoint()
 	commandtest.Must(t, err)
 	s.Add(5)
 	answer, err := s.Consistency(older)
@@ -32,7 +33,7 @@ func TestExitCodesOfVerify(t *testing.T) {
 	file := func(text []byte) string { return commandtest.Written(t, string(text)) }
 	good, key := file(text.Bytes()), "--key="+s.Keys.Public()[0]
 	text.Reset()
-	s.Earlier = [][]byte{signed}
+	s.Earlier = []*record.Signed{older}
 	commandtest.Must(t, s.Write(&text))
 	grown := file(text.Bytes())
 	simulated, err := export.NewSample(nil)
@@ -43,7 +44,7 @@ func TestExitCodesOfVerify(t *testing.T) {
 	commandtest.Must(t, simulated.Write(&text))
 	invented, inventor := file(text.Bytes()), "--key="+simulated.Keys.Public()[0]
 	missing := filepath.Join(t.TempDir(), "missing")
-	note, newer := file(signed), file(answer)
+	note, newer := file(older.Note), file(answer)
 	for _, row := range []struct {
 		want int
 		text string // of the output or the error
@@ -59,7 +60,7 @@ func TestExitCodesOfVerify(t *testing.T) {
 			[]string{"record", inventor, invented, "--allow-simulated", "--allow-unwitnessed"}},
 		{2, "--witness: \"x\" is not a public key", []string{"record", key, good, "--witness", "x"}},
 		{0, "begins with all leaves", []string{"consistency", key, note, newer}},
-		{0, "GET /v1/log/consistency?from=0,39,0,0", []string{"consistency", key, note}},
+		{0, "GET /v1/log/consistency?from=2", []string{"consistency", key, note}},
 		{0, "Exit codes: 0 verified; 1 it does not", []string{"record", "--help"}},
 		{1, "the file is cut short", []string{"record", inventor, file(text.Bytes()[:text.Len()/2])}},
 		{1, "an old head", []string{"record", key, good, "--max-age", "1s"}},

@@ -9,11 +9,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
+	leafstore "github.com/agentsignal/agentsignal/persistence/leaves"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
@@ -57,7 +59,6 @@ func TestSeldomKeysAreCopied(t *testing.T) {
 	seeds.HSet(ctx, c.EraseKey(c.Partition("acc_deleted")), "acc_deleted", "4 1795253400123 13 17 a process")
 	seeds.HSet(ctx, c.AuditKey(1), "at", "a time")
 	seeds.HSet(ctx, c.CountersignedKey(0), "a witness", "its checkpoint")
-	seeds.Set(ctx, c.CheckpointKey(0), "a checkpoint", 0)
 	seeds.ZAdd(ctx, c.OutboxKey(), storetest.DueAt(hour, "an event"))
 	seeds.Set(ctx, c.WeatherKey("archive"), "days", 0)
 	seeds.Set(ctx, c.WeatherKey("forecast"), "days", time.Hour)
@@ -68,6 +69,12 @@ func TestSeldomKeysAreCopied(t *testing.T) {
 	seeds.XDel(ctx, c.MarketNewsKey(), "8-1")
 	seeds.HSet(ctx, c.MarketOutcomeBarsKey(signal.H1), "BTC", "1")
 	if err := redisclient.Execute(ctx, seeds); err != nil {
+		t.Fatal(err)
+	}
+	seeds.Set(ctx, c.RollbackKey(0), "a rollback", 0)
+	checkpoint, pieces := storetest.Checkpoint(t, c.Now(), make([]tlog.Tree, 3))
+	epoch := storetest.Take(t, logs.Leases, 0, "signer", time.Minute)
+	if err := leafstore.New(c).StoreCheckpoint(ctx, epoch, checkpoint, nil, pieces); err != nil {
 		t.Fatal(err)
 	}
 	// A schedule runs while the backup is made: what is due next is that of the cut.

@@ -2,11 +2,14 @@ package backup
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
+	merkle "github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -15,17 +18,27 @@ const (
 	kindCountersigned kind = 3  // field, value
 	kindLeaf          kind = 19 // partition, position, place
 	kindTile          kind = 20 // partition, level, number, hashes
+	kindRootEntry     kind = 34 // partition, number, sizes
+	kindRootTile      kind = 35 // partition, level, number, hashes
+	kindRollback      kind = 36 // value
 )
 
 // checkpoints come before the logs that they are of.
 var checkpoints = section{
-	keys: []string{"{pNN}:checkpoint", "{pNN}:countersigned"},
+	keys: []string{"{pNN}:checkpoint", "{pNN}:countersigned", "{pNN}:rollback", "{pNN}:root", "{pNN}:roottile:LEVEL:NUMBER"},
 	save: func(ctx context.Context, s *source) error {
 		signed, err := s.RDB.HGetAll(ctx, s.CountersignedKey(0)).Result()
 		if err == nil {
 			err = s.addHash(kindCountersigned, signed)
 		}
 		if err != nil {
+			return err
+		}
+		back, err := s.RDB.Get(ctx, s.RollbackKey(0)).Result()
+		if err == nil {
+			err = s.add(kindRollback, back)
+		}
+		if err != nil && !errors.Is(err, redis.Nil) {
 			return err
 		}
 		value, err := s.RDB.Get(ctx, s.CheckpointKey(0)).Result()
@@ -35,13 +48,46 @@ var checkpoints = section{
 		if err != nil {
 			return err
 		}
-		return s.add(kindCheckpoint, value)
+		if err := s.add(kindCheckpoint, value); err != nil {
+			return err
+		}
+		return saveRoot(ctx, s, value)
 	},
 	records: []record{
 		{kind: kindCheckpoint, fields: 1, load: toString(func(t *target, _ fields) string { return t.CheckpointKey(0) }, 0)},
 		{kind: kindCountersigned, fields: 2,
 			load: toHash(func(t *target, _ fields) string { return t.CountersignedKey(0) }, 0)},
+		{kind: kindRollback, fields: 1, load: toString(func(t *target, _ fields) string { return t.RollbackKey(0) }, 0)},
+		{kind: kindRootEntry, fields: 3, ofPartition: true, sameOnly: true,
+			load: func(ctx context.Context, t *target, f fields) error {
+				return t.pipe.XAdd(ctx, &redis.XAddArgs{Stream: t.RootKey(f.partition()), ID: f.text(1),
+					Values: []any{"h", f.text(2)}}).Err()
+			}},
+		{kind: kindRootTile, fields: 4, ofPartition: true, sameOnly: true, load: toString(func(t *target, f fields) string {
+			return t.RootTileKey(f.partition(), int(f.number(1)), f.number(2))
+		}, 3)},
 	},
+}
+
+// saveRoot saves the root log of a stored checkpoint. There may be newer entries.
+func saveRoot(ctx context.Context, s *source, checkpoint string) error {
+	var stored struct {
+		Note string `json:"checkpoint"`
+	}
+	if err := json.Unmarshal([]byte(checkpoint), &stored); err != nil {
+		return contentError{fmt.Errorf("checkpoint: %w", err)}
+	}
+	c, err := merkle.ReadCheckpoint([]byte(stored.Note))
+	if err != nil {
+		return contentError{err}
+	}
+	log := &logSource{c: s.Client, key: s.RootKey(0), end: signal.Position{Seq: c.Root.N}}
+	if err := merged(ctx, []*logSource{log}, func(p int, e *redisclient.Entry) error {
+		return s.add(kindRootEntry, p, e.Position, e.Header)
+	}); err != nil {
+		return err
+	}
+	return saveTiles(ctx, s, kindRootTile, 0, c.Root.N)
 }
 
 // leaves are the Merkle logs up to the heads that were saved. With another number of partitions the record begins again.
@@ -59,7 +105,7 @@ var leaves = section{
 			}); err != nil {
 				return err
 			}
-			if err := saveTiles(ctx, s, p, head.Size); err != nil {
+			if err := saveTiles(ctx, s, kindTile, p, head.Size); err != nil {
 				return err
 			}
 		}
@@ -79,19 +125,23 @@ func loadLeaf(ctx context.Context, t *target, f fields) error {
 }
 
 // saveTiles saves the tiles of a Merkle log with so many leaves.
-func saveTiles(ctx context.Context, s *source, p int, size int64) error {
+func saveTiles(ctx context.Context, s *source, of kind, p int, size int64) error {
 	const width, hashBytes = 256, 32
 	for level := 0; size > 0; level++ {
 		for n := int64(0); n*width < size; n++ {
 			bytes := min(width, size-n*width) * hashBytes
-			tile, err := s.RDB.GetRange(ctx, s.TileKey(p, level, n), 0, bytes-1).Result()
+			key := s.TileKey(p, level, n)
+			if of == kindRootTile {
+				key = s.RootTileKey(p, level, n)
+			}
+			tile, err := s.RDB.GetRange(ctx, key, 0, bytes-1).Result()
 			if err != nil {
 				return err
 			}
 			if int64(len(tile)) != bytes {
 				return contentError{fmt.Errorf("tile %d of level %d has %d bytes, want %d", n, level, len(tile), bytes)}
 			}
-			if err := s.add(kindTile, p, level, n, tile); err != nil {
+			if err := s.add(of, p, level, n, tile); err != nil {
 				return err
 			}
 		}

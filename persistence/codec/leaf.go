@@ -3,24 +3,28 @@ package codec
 import (
 	"encoding/base64"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// LogHead is the state of a partition's Merkle log: its size and root hash, and the position of
-// the signal log up to which entries have leaves.
+// LogHead is the state of a partition's Merkle log: its size and root hash, the position of the
+// signal log up to which entries have leaves, how many accounts ever had one, and how many of these
+// were erased.
 type LogHead struct {
-	Size int64
-	Root [32]byte
-	UpTo signal.Position
+	Size             int64
+	Root             [32]byte
+	UpTo             signal.Position
+	Accounts, Erased int64
 }
 
-// String returns the stored form of h, "SIZE ROOT POSITION".
+// String returns the stored form of h, "SIZE ROOT POSITION ACCOUNTS ERASED".
 func (h LogHead) String() string {
-	return strconv.FormatInt(h.Size, 10) + " " + base64.StdEncoding.EncodeToString(h.Root[:]) + " " + h.UpTo.String()
+	return fmt.Sprintf("%d %s %s %d %d", h.Size, base64.StdEncoding.EncodeToString(h.Root[:]), h.UpTo, h.Accounts, h.Erased)
 }
 
 // ParseLogHead is the inverse of String. An empty text is the head of a log without leaves, whose
@@ -30,16 +34,18 @@ func ParseLogHead(text string) (h LogHead, err error) {
 		return h, nil
 	}
 	words := strings.Split(text, " ")
-	if len(words) != 3 {
+	if len(words) != 5 {
 		return h, fmt.Errorf("head of a log %q has %d words", text, len(words))
 	}
 	size, err := strconv.ParseInt(words[0], 10, 64)
 	root, err2 := base64.StdEncoding.Strict().DecodeString(words[1])
 	position, ok := signal.ParsePosition(words[2])
-	if err != nil || err2 != nil || !ok || size < 1 || len(root) != len(h.Root) {
+	accounts, err3 := strconv.ParseInt(words[3], 10, 64)
+	erased, err4 := strconv.ParseInt(words[4], 10, 64)
+	if errors.Join(err, err2, err3, err4) != nil || !ok || size < 1 || len(root) != len(h.Root) {
 		return h, fmt.Errorf("head of a log %q is not valid", text)
 	}
-	h = LogHead{Size: size, Root: [32]byte(root), UpTo: position}
+	h = LogHead{Size: size, Root: [32]byte(root), UpTo: position, Accounts: accounts, Erased: erased}
 	if h.String() != text {
 		return LogHead{}, fmt.Errorf("head of a log %q is not of the written form", text)
 	}
@@ -98,4 +104,64 @@ func DecodeLeafAccount(b []byte) (LeafAccount, error) {
 		d.Fail(ErrShort)
 	}
 	return a, d.Err
+}
+
+// RootEntry is what is stored of an entry of the root log: the rest of it follows from the tiles of
+// the logs.
+type RootEntry struct {
+	At        time.Time     // in whole seconds
+	Retention time.Duration // in whole seconds
+	Accounts  int64         // with leaves
+	Erased    int64         // of these
+	Sizes     []int64       // of the logs
+}
+
+// Rollback is an accepted rollback in the root log.
+type Rollback struct {
+	At   time.Time // in whole seconds
+	Lost int64     // entries that the root log had
+	Root [32]byte  // the root of these
+}
+
+// Kinds of entries of the root log.
+const (
+	kindHeads = iota
+	kindRollback
+)
+
+// AppendRollback appends the stored form of r.
+func AppendRollback(b []byte, r *Rollback) []byte {
+	b = binary.AppendUvarint(append(b, Version, kindRollback), uint64(r.At.Unix()))
+	return append(binary.AppendUvarint(b, uint64(r.Lost)), r.Root[:]...)
+}
+
+// AppendRootEntry appends the stored form of e.
+func AppendRootEntry(b []byte, e *RootEntry) []byte {
+	b = binary.AppendUvarint(append(b, Version, kindHeads), uint64(e.At.Unix()))
+	b = binary.AppendUvarint(b, uint64(e.Retention/time.Second))
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(e.Accounts)), uint64(e.Erased))
+	b = binary.AppendUvarint(b, uint64(len(e.Sizes)))
+	for _, n := range e.Sizes {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return b
+}
+
+// DecodeRootEntry is the inverse of AppendRootEntry and of AppendRollback: it returns one of both.
+func DecodeRootEntry(b []byte) (*RootEntry, *Rollback, error) {
+	d := Decode(b)
+	if d.Byte() == kindRollback {
+		r := &Rollback{At: time.Unix(d.count(), 0).UTC(), Lost: d.count()}
+		if d.Err == nil && len(d.B) != len(r.Root) {
+			d.Fail(ErrShort)
+		}
+		copy(r.Root[:], d.B)
+		return nil, r, d.Err
+	}
+	e := &RootEntry{At: time.Unix(d.count(), 0).UTC(), Retention: time.Duration(d.count()) * time.Second,
+		Accounts: d.count(), Erased: d.count()}
+	for n := d.count(); n > 0 && d.Err == nil; n-- {
+		e.Sizes = append(e.Sizes, d.count())
+	}
+	return e, nil, d.Err
 }

@@ -1,7 +1,9 @@
 package codec
 
 import (
+	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -10,7 +12,8 @@ import (
 
 func TestRecordsOfLeaves(t *testing.T) {
 	t.Parallel()
-	head := LogHead{Size: 300, Root: [32]byte{1, 2}, UpTo: signal.Position{MS: 1795253400123, Seq: 4}}
+	head := LogHead{Size: 300, Root: [32]byte{1, 2}, UpTo: signal.Position{MS: 1795253400123, Seq: 4},
+		Accounts: 12, Erased: 3}
 	if got, err := ParseLogHead(head.String()); got != head || err != nil {
 		t.Errorf("%v is read as %v, %v", head, got, err)
 	}
@@ -46,7 +49,22 @@ func FuzzLogHead(f *testing.F) {
 func FuzzLeafRecords(f *testing.F) {
 	f.Add(AppendLeafPlace(nil, LeafPlace{1, 2, 3, 1, 1 << 41, 9}))
 	f.Add(AppendLeafAccount(nil, LeafAccount{[]byte("s"), 2, 3, 5, 1 << 41}))
+	f.Add(AppendRollback(nil, &Rollback{At: time.Unix(1<<31, 0), Lost: 300, Root: [32]byte{7}}))
+	f.Add(AppendRootEntry(nil, &RootEntry{At: time.Unix(1<<31, 0), Retention: time.Hour, Accounts: 9, Erased: 2,
+		Sizes: []int64{0, 1 << 40}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
+		if e, r, err := DecodeRootEntry(b); err == nil {
+			var stored []byte
+			if r != nil {
+				stored = AppendRollback(nil, r)
+			} else {
+				stored = AppendRootEntry(nil, e)
+			}
+			again, back, err := DecodeRootEntry(stored)
+			if err != nil || !reflect.DeepEqual(again, e) || !reflect.DeepEqual(back, r) {
+				t.Errorf("%+v %+v reads as %+v %+v: %v", e, r, again, back, err)
+			}
+		}
 		if p, err := DecodeLeafPlace(b); err == nil {
 			if again, err := DecodeLeafPlace(AppendLeafPlace(nil, p)); again != p || err != nil {
 				t.Errorf("%v is read as %v, %v", p, again, err)

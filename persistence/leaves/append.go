@@ -19,6 +19,7 @@ var (
 	appendScript          = redisclient.Script(scripts, "append")
 	checkpointStoreScript = redisclient.Script(scripts, "checkpoint_store")
 	countersignScript     = redisclient.Script(scripts, "countersign")
+	eraseScript           = redisclient.Script(scripts, "erase")
 )
 
 const (
@@ -149,7 +150,9 @@ func logHead(ctx context.Context, c *redisclient.Client, p int) (codec.LogHead, 
 	return codec.ParseLogHead(text)
 }
 
-// EraseAccount removes the salt of an account, without which its leaves can never be opened.
+// EraseAccount removes the salt of an account, without which its leaves can never be opened. It stays
+// counted.
 func (s *Appender) EraseAccount(ctx context.Context, p int, account signal.AccountID) error {
-	return s.RDB.HDel(ctx, s.LeafAccountsKey(p), string(account)).Err()
+	keys := []string{s.LeafAccountsKey(p), s.LeafHeadKey(p)}
+	return eraseScript.Run(ctx, s.RDB, keys, string(account)).Err()
 }

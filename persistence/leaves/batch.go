@@ -61,11 +61,15 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 	hashes := make([]tlog.Hash, 0, len(leaves))
 	hashers := map[signal.AccountID]*record.Hasher{}
 	var changed []signal.AccountID
+	accounts := a.head.Accounts
 	for i := range leaves {
 		l := &leaves[i]
 		place, text := a.count(l, a.head.Size+int64(i), signed)
 		if place.Created+place.Closed > 0 {
 			changed = append(changed, l.account)
+			if place.Prev == 0 {
+				accounts++
+			}
 		}
 		hasher := hashers[l.account]
 		if hasher == nil {
@@ -86,7 +90,8 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 		b.args = append(b.args, piece.Offset, piece.Hashes)
 	}
 	head, err := a.tree.Head()
-	b.head = codec.LogHead{Size: head.N, Root: head.Hash, UpTo: leaves[len(leaves)-1].position}
+	b.head = codec.LogHead{Size: head.N, Root: head.Hash, UpTo: leaves[len(leaves)-1].position,
+		Accounts: accounts, Erased: a.head.Erased}
 	b.args[2] = b.head.String()
 	return b, err
 }

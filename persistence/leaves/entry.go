@@ -89,7 +89,7 @@ func (s *signed) leaves(ctx context.Context, p int) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.read) > signedFor {
-		_, c, err := s.checkpoints.Checkpoint(ctx)
+		c, err := s.checkpoints.Checkpoint(ctx)
 		if err != nil && signal.KindOf(err) != signal.KindNotFound {
 			return 0, err
 		}

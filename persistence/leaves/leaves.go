@@ -23,6 +23,7 @@ type Store struct {
 	*Checker
 	*Checkpoints
 	*Proofs
+	*Root
 }
 
 // New returns the Merkle logs in the Redis of c.
@@ -31,5 +32,5 @@ func New(c *redisclient.Client) *Store {
 	a := &Appender{Client: c, appenders: make([]appender, c.Partitions()), entries: decoder,
 		signed: &signed{checkpoints: checkpoints}}
 	a.reads.New = func() any { return &read{} }
-	return &Store{c, a, &Checker{c, decoder}, checkpoints, &Proofs{c, decoder}}
+	return &Store{c, a, &Checker{c, decoder}, checkpoints, &Proofs{c, decoder}, &Root{c}}
 }

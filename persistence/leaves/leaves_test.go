@@ -1,9 +1,9 @@
 package leaves
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -103,36 +103,43 @@ func (b *leafBench) appendAll(s *Store, p int) (total int) {
 	return total
 }
 
-// sign signs and stores a checkpoint.
-func (b *leafBench) sign() *verify.Checkpoint {
+// sign signs and stores the next checkpoint.
+func (b *leafBench) sign() *record.Signed {
 	b.Helper()
 	heads, err := b.store.LogHeads(b.Context())
 	if err != nil {
 		b.Fatal(err)
 	}
-	signed, err := b.keys.Sign(&verify.Checkpoint{At: time.Now(), Logs: heads})
+	root := &record.Tree{}
+	if last, err := b.store.Checkpoint(b.Context()); err == nil {
+		if root, err = b.store.RootTree(b.Context(), last.Root); err != nil {
+			b.Fatal(err)
+		}
+	}
+	heads.At = time.Now().UTC().Truncate(time.Second)
+	c, pieces, err := b.keys.Sign(root, *heads)
 	if err == nil {
-		err = b.store.StoreCheckpoint(b.Context(), b.epochs[0], signed)
+		err = b.store.StoreCheckpoint(b.Context(), b.epochs[0], c, nil, pieces)
 	}
 	if err != nil {
 		b.Fatal(err)
 	}
-	stored, c, err := b.store.Checkpoint(b.Context())
-	if err != nil || !bytes.Equal(stored, signed) {
-		b.Fatalf("the stored checkpoint is %q, %v", stored, err)
+	stored, err := b.store.Checkpoint(b.Context())
+	if err != nil || !reflect.DeepEqual(stored, c) {
+		b.Fatalf("the stored checkpoint is %+v, %v, want %+v", stored, err, c)
 	}
 	v, err := note.NewVerifier(b.keys.Public()[0])
 	if err != nil {
 		b.Fatal(err)
 	}
-	if _, err := verify.Open(stored, v); err != nil {
+	if _, err := verify.Open(stored.Note, v); err != nil {
 		b.Fatal(err)
 	}
 	return c
 }
 
 // open returns what the leaf at a position says, verified.
-func (b *leafBench) open(c *verify.Checkpoint, account signal.AccountID, at signal.Position) (*verify.Leaf, *verify.Entry) {
+func (b *leafBench) open(c *record.Signed, account signal.AccountID, at signal.Position) (*verify.Leaf, *verify.Recorded) {
 	b.Helper()
 	p := b.store.Partition(account)
 	l, err := b.store.OpenLeaf(b.Context(), p, account, at, c.Logs[p])
@@ -189,14 +196,8 @@ func TestLeavesOfSignals(t *testing.T) {
 		t.Errorf("a leaf that is not signed: %v", err)
 	}
 	c := b.sign()
-	proofs, err := b.store.LogConsistency(t.Context(), []int64{older.Logs[0].N, older.Logs[1].N}, c)
-	if err == nil {
-		err = verify.Consistent(older, c, proofs)
-	}
-	if err != nil {
-		t.Error(err)
-	}
-	var entries []*verify.Entry
+	b.consistent(older, c)
+	var entries []*verify.Recorded
 	for i, p := range append(places, late) {
 		created, e := b.open(c, mine, p.created)
 		entries = append(entries, e)
@@ -272,8 +273,8 @@ func TestAFormerOwnerAppendsNothing(t *testing.T) {
 	b.create(account, true)
 	_, _, err := b.store.AppendLeaves(t.Context(), 0, former)
 	storetest.WantError(t, err, signal.KindConflict, signal.CodeNotOwner)
-	signed, _ := b.keys.Sign(before)
-	err = b.store.StoreCheckpoint(t.Context(), former, signed)
+	next, pieces, _ := b.keys.Sign(&record.Tree{}, before.Heads)
+	err = b.store.StoreCheckpoint(t.Context(), former, next, nil, pieces)
 	storetest.WantError(t, err, signal.KindConflict, signal.CodeNotOwner)
 	if n := b.rdb.XLen(t.Context(), b.store.LeavesKey(0)).Val(); n != 2 {
 		t.Errorf("%d leaves, want 2", n)
@@ -335,15 +336,27 @@ func TestErasedSaltsOpenNothing(t *testing.T) {
 	storetest.Must(t, b.store.EraseAccount(t.Context(), 0, account))
 	_, err := b.store.OpenLeaf(t.Context(), 0, account, p.created, c.Logs[0])
 	storetest.WantKind(t, "a leaf without its salt", err, signal.KindNotFound)
-	if heads, err := b.store.LogHeads(t.Context()); err != nil || !slices.Equal(heads, c.Logs) {
-		t.Errorf("heads %v, %v; want %v", heads, err, c.Logs)
+	if heads, err := b.store.LogHeads(t.Context()); err != nil || !slices.Equal(heads.Logs, c.Logs) ||
+		c.Accounts != 1 || c.Erased != 0 || heads.Accounts != 1 || heads.Erased != 1 {
+		t.Errorf("heads %+v, %v; they were %+v", heads, err, c.Heads)
+	}
+	storetest.Must(t, b.store.EraseAccount(t.Context(), 0, account)) // again, as after a crash
+	b.create(storetest.AccountIn(b.store, 0), true)
+	b.create(storetest.AccountIn(b.store, 1), false)
+	for p := range 2 {
+		b.appendAll(b.store, p)
+	}
+	if after := b.sign(); after.Accounts != 3 || after.Erased != 1 {
+		t.Errorf("%d accounts, %d of them erased, want 3 and 1", after.Accounts, after.Erased)
+	} else {
+		b.consistent(c, after)
 	}
 }
 
 func TestNoCheckpointYet(t *testing.T) {
 	t.Parallel()
 	b := newLeafBench(t)
-	_, _, err := b.store.Checkpoint(t.Context())
+	_, err := b.store.Checkpoint(t.Context())
 	storetest.WantKind(t, "no checkpoint", err, signal.KindNotFound)
 	c := b.sign() // of nothing
 	if c.Size() != 0 {
@@ -354,10 +367,67 @@ func TestNoCheckpointYet(t *testing.T) {
 	if n, err := b.store.CountLeaves(t.Context()); n != 1 || err != nil {
 		t.Errorf("%d leaves, %v", n, err)
 	}
-	after := b.sign()
-	proofs, err := b.store.LogConsistency(t.Context(), []int64{0, 0}, after)
-	if err != nil || verify.Consistent(c, after, proofs) != nil {
-		t.Errorf("after nothing: %v", err)
+	b.consistent(c, b.sign())
+}
+
+// TestTheRootLogHasAnEntryForEachCheckpoint, and proves each of them.
+func TestTheRootLogHasAnEntryForEachCheckpoint(t *testing.T) {
+	t.Parallel()
+	b := newLeafBench(t)
+	accounts := []signal.AccountID{storetest.AccountIn(b.store, 0), storetest.AccountIn(b.store, 1)}
+	var signed []*record.Signed
+	for i := range 300 { // more than a tile
+		for range i % 4 {
+			b.create(accounts[i%2], true)
+		}
+		b.appendAll(b.store, i%2)
+		signed = append(signed, b.sign())
+	}
+	newest := signed[len(signed)-1]
+	texts, err := b.store.Entries(t.Context(), 0, len(signed), newest.Checkpoint)
+	storetest.Must(t, err)
+	for i, c := range signed {
+		if texts[i] != c.Entry.Text {
+			t.Fatalf("entry %d is %s, and was signed as %s", i, texts[i], c.Entry.Text)
+		}
+		if i%37 > 0 {
+			continue
+		}
+		at, err := b.store.CheckpointAt(t.Context(), c.Root.N, newest)
+		storetest.Must(t, err)
+		if at.Root != c.Root || !reflect.DeepEqual(at.Heads, c.Heads) {
+			t.Errorf("checkpoint %d is %+v, and was %+v", c.Root.N, at.Checkpoint, c.Checkpoint)
+		}
+		b.consistent(c, newest)
+	}
+	tile, err := b.store.RootTile(t.Context(), tlog.Tile{H: record.TileHeight, L: 0, N: 1, W: 44})
+	if err != nil || len(tile) != 44*tlog.HashSize {
+		t.Errorf("a tile of %d bytes, %v", len(tile), err)
+	}
+	for _, size := range []int64{0, 301} {
+		_, err := b.store.CheckpointAt(t.Context(), size, newest)
+		storetest.WantKind(t, "a checkpoint that there is not", err, signal.KindNotFound)
+	}
+	// A checkpoint whose reply was lost, and one after a root log that was rolled back.
+	root, err := b.store.RootTree(t.Context(), signed[298].Root)
+	storetest.Must(t, err)
+	c, pieces, err := b.keys.Sign(root, newest.Heads)
+	storetest.Must(t, err)
+	if err := b.store.StoreCheckpoint(t.Context(), b.epochs[0], c, nil, pieces); err == nil ||
+		!strings.Contains(err.Error(), "the root log has not 299 entries") {
+		t.Errorf("a second checkpoint of 300 entries: %v", err)
+	}
+}
+
+// consistent checks the proof that a checkpoint begins with an older one.
+func (b *leafBench) consistent(older, newer *record.Signed) {
+	b.Helper()
+	g, err := b.store.Growth(b.Context(), older.Checkpoint, newer.Checkpoint)
+	if err == nil {
+		err = g.Consistent(older.Checkpoint, newer.Checkpoint)
+	}
+	if err != nil {
+		b.Error(err)
 	}
 }
 
@@ -382,11 +452,10 @@ func BenchmarkAppendLeaves(b *testing.B) {
 func TestNewestCountersignedCheckpointIsKept(t *testing.T) {
 	t.Parallel()
 	b := newLeafBench(t)
-	noon := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	store := func(key string, at time.Time, more string) {
+	store := func(key string, size int64, more string) {
 		t.Helper()
-		text := fmt.Sprintf("name\n0\nroot\ntime %s\n\n%s", at.Format(time.RFC3339), more)
-		signed := record.Countersigned{Key: key, At: at, Note: []byte(text)}
+		text := fmt.Sprintf("name\n%d\nroot\n\n%s", size, more)
+		signed := record.Countersigned{Key: key, Size: size, Note: []byte(text)}
 		storetest.Must(t, b.store.StoreCountersigned(t.Context(), signed))
 	}
 	want := func(key, more string) {
@@ -396,14 +465,14 @@ func TestNewestCountersignedCheckpointIsKept(t *testing.T) {
 			t.Errorf("of %s %q is stored, %v; want %s", key, all[key], err, more)
 		}
 	}
-	store("first", noon, "a")
-	store("second", noon.Add(time.Hour), "b")
+	store("first", 9, "a")
+	store("second", 100, "b")
 	want("first", "a")
-	store("first", noon.Add(time.Minute), "c")
+	store("first", 10, "c")
 	want("first", "c")
-	store("first", noon, "d")
+	store("first", 9, "d")
 	want("first", "c")
-	store("first", noon.Add(time.Minute), "e") // again, with a signature by another key
+	store("first", 10, "e") // again, with a signature by another key
 	want("first", "e")
 	want("second", "b")
 }

@@ -25,11 +25,12 @@ type Proofs struct {
 	entries *entries
 }
 
-// LogHeads returns the heads of the logs of all partitions, once the replicas have them if the
-// client waits for replicas: a signed leaf must survive the loss of a master.
-func (s *Proofs) LogHeads(ctx context.Context) ([]tlog.Tree, error) {
-	heads := make([]tlog.Tree, s.Partitions())
-	for p := range heads {
+// LogHeads returns the heads of the logs of all partitions and the numbers of accounts, once the
+// replicas have them if the client waits for replicas: a signed leaf must survive the loss of a
+// master.
+func (s *Proofs) LogHeads(ctx context.Context) (*verify.Heads, error) {
+	all := &verify.Heads{Logs: make([]tlog.Tree, s.Partitions())}
+	for p := range all.Logs {
 		var get *redis.StringCmd
 		err := s.Durable.Send(ctx, s.ConfirmKey(p), func(pipe redis.Pipeliner) {
 			get = pipe.Get(ctx, s.LeafHeadKey(p))
@@ -41,13 +42,15 @@ func (s *Proofs) LogHeads(ctx context.Context) ([]tlog.Tree, error) {
 		if err != nil {
 			return nil, fmt.Errorf("partition %d: %w", p, err)
 		}
-		if heads[p] = (tlog.Tree{N: head.Size, Hash: head.Root}); head.Size == 0 {
-			if heads[p].Hash, err = tlog.TreeHash(0, nil); err != nil {
+		if all.Logs[p] = (tlog.Tree{N: head.Size, Hash: head.Root}); head.Size == 0 {
+			if all.Logs[p].Hash, err = tlog.TreeHash(0, nil); err != nil {
 				return nil, err
 			}
 		}
+		all.Accounts += head.Accounts
+		all.Erased += head.Erased
 	}
-	return heads, nil
+	return all, nil
 }
 
 // lookAtOnce is how many signal logs are looked at concurrently.
@@ -184,32 +187,13 @@ func (s *Proofs) leafParts(ctx context.Context, p int, account signal.AccountID,
 	return place, &entries[0], salted, nil
 }
 
-// LogHead returns the head that the log of partition p had with its first n leaves. now is a
-// later head.
-func (s *Proofs) LogHead(ctx context.Context, p int, n int64, now tlog.Tree) (tlog.Tree, error) {
-	head, err := record.HeadAt(now, n, tilesOf(ctx, s.Client, p))
-	if err != nil {
-		return tlog.Tree{}, fmt.Errorf("partition %d: %w", p, err)
-	}
-	return head, nil
-}
-
-// LogConsistency returns, for each log, the proof that its head in c begins with its first leaves:
-// as many as sizes has. KindInvalid: a log of c has fewer.
-func (s *Proofs) LogConsistency(ctx context.Context, sizes []int64, c *verify.Checkpoint) ([]tlog.TreeProof, error) {
-	proofs := make([]tlog.TreeProof, len(c.Logs))
-	for p, head := range c.Logs {
-		var err error
-		if proofs[p], err = record.Consistency(head, sizes[p], tilesOf(ctx, s.Client, p)); err != nil {
-			return nil, fmt.Errorf("partition %d: %w", p, err)
-		}
-	}
-	return proofs, nil
-}
-
 // Tile returns a tile of the log of partition p. KindNotFound: the log does not have it yet.
 func (s *Proofs) Tile(ctx context.Context, p int, tile tlog.Tile) ([]byte, error) {
-	data, err := tilesOf(ctx, s.Client, p)([]tlog.Tile{tile})
+	return oneTile(tilesOf(ctx, s.Client, p), tile)
+}
+
+func oneTile(tiles record.Tiles, tile tlog.Tile) ([]byte, error) {
+	data, err := tiles([]tlog.Tile{tile})
 	if err != nil {
 		return nil, err
 	}
@@ -221,14 +205,19 @@ func (s *Proofs) Tile(ctx context.Context, p int, tile tlog.Tile) ([]byte, error
 
 // tilesOf returns what reads the tiles of partition p.
 func tilesOf(ctx context.Context, c *redisclient.Client, p int) record.Tiles {
+	return tilesAt(ctx, c, func(t tlog.Tile) string { return c.TileKey(p, t.L, t.N) })
+}
+
+// tilesAt returns what reads tiles by their keys.
+func tilesAt(ctx context.Context, c *redisclient.Client, key func(tlog.Tile) string) record.Tiles {
 	return func(tiles []tlog.Tile) ([][]byte, error) {
 		pipe := c.RDB.Pipeline()
 		parts := make([]*redis.StringCmd, len(tiles))
 		for i, t := range tiles {
-			parts[i] = pipe.GetRange(ctx, c.TileKey(p, t.L, t.N), 0, int64(t.W*tlog.HashSize-1))
+			parts[i] = pipe.GetRange(ctx, key(t), 0, int64(t.W*tlog.HashSize-1))
 		}
 		if err := redisclient.Execute(ctx, pipe); err != nil {
-			return nil, redisclient.Failed(err, "read tiles of partition %d", p)
+			return nil, redisclient.Failed(err, "read tiles")
 		}
 		data := make([][]byte, len(tiles))
 		for i, part := range parts {

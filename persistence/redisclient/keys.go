@@ -129,8 +129,19 @@ func (k Keys) TileKey(p, level int, n int64) string {
 	return k.PartitionKey(p, "tile:"+strconv.Itoa(level)+":"+strconv.FormatInt(n, 10))
 }
 
+// RootKey holds the entries of the root log, in the slot of the partition whose owner signs.
+func (k Keys) RootKey(p int) string { return k.PartitionKey(p, "root") }
+
+// RootTileKey holds the hashes of a tile of the root log.
+func (k Keys) RootTileKey(p, level int, n int64) string {
+	return k.PartitionKey(p, "roottile:"+strconv.Itoa(level)+":"+strconv.FormatInt(n, 10))
+}
+
 // CheckpointKey holds the newest checkpoint, in the slot of the partition whose owner signs.
 func (k Keys) CheckpointKey(p int) string { return k.PartitionKey(p, "checkpoint") }
+
+// RollbackKey holds the last rollback of Redis that an operator has accepted.
+func (k Keys) RollbackKey(p int) string { return k.PartitionKey(p, "rollback") }
 
 // CountersignedKey holds the newest checkpoint that each witness has signed.
 func (k Keys) CountersignedKey(p int) string { return k.PartitionKey(p, "countersigned") }

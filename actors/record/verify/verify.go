@@ -2,8 +2,9 @@
 // standard library and golang.org/x/mod/sumdb, which checks Go's own checksum database.
 //
 // A service keeps Merkle logs, one for each partition of its accounts. Every creation and every
-// closing of a signal is a leaf. A checkpoint is a signed note that lists the size and the root
-// hash of each log. A leaf hides its text behind the salt of its account; a reader with text, salt
+// closing of a signal is a leaf. The root log has an entry for each checkpoint, with the size and the
+// root hash of each log; a checkpoint is a signed note with the size and the root hash of the root
+// log, as every log's. A leaf hides its text behind the salt of its account; a reader with text, salt
 // and proof can check that this text, and no other, was a leaf at the time of the checkpoint. The
 // text counts the creations and closings of the account, so a missing signal leaves a gap.
 //
@@ -31,14 +32,15 @@ import (
 
 // Limits of what is read.
 const (
-	MaxNote = 128 << 10 // bytes of a checkpoint with its signatures
-	MaxLogs = 1024      // logs of a checkpoint
-	maxSize = 1 << 48   // leaves of a log
+	MaxNote = 16 << 10 // bytes of a checkpoint with its signatures
+	MaxLogs = 1024     // logs of a service
+	maxSize = 1 << 48  // leaves of a log
 )
 
 // Errors, each naming a kind of tampering or a wrong file.
 var (
 	ErrNote       = errors.New("not a checkpoint of this service")
+	ErrEntry      = errors.New("not the entry of the root log that belongs to the checkpoint")
 	ErrNotIn      = errors.New("the leaf is not in the log: its text, salt, place or proof was changed")
 	ErrTooNew     = errors.New("the leaf is newer than the checkpoint: take a later one")
 	ErrRewritten  = errors.New("the logs of the two checkpoints are not the same: leaves were changed or removed")
@@ -50,93 +52,103 @@ var (
 	ErrIncomplete = errors.New("the file is cut short or not readable")
 )
 
-// Checkpoint is the text of a signed note.
-type Checkpoint struct {
-	Origin    string        // the name of the signer
-	At        time.Time     // when it was signed, by the clock of the service
+// Heads is an entry of the root log.
+type Heads struct {
+	At        time.Time     // when it was made, by the clock of the service
 	Retention time.Duration // signals are kept so long, in whole seconds
+	Accounts  int64         // that ever had a leaf
+	Erased    int64         // of these
 	Logs      []tlog.Tree   // size and root hash of each log
 }
 
 // Size returns the number of leaves of all logs.
-func (c *Checkpoint) Size() int64 {
+func (h *Heads) Size() int64 {
 	var n int64
-	for _, l := range c.Logs {
+	for _, l := range h.Logs {
 		n += l.N
 	}
 	return n
 }
 
-// Root returns the root hash of a tree whose leaves are the lines of the logs.
-func (c *Checkpoint) Root() tlog.Hash {
-	var stored []tlog.Hash
-	read := tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
-		hashes := make([]tlog.Hash, len(indexes))
-		for i, index := range indexes {
-			hashes[i] = stored[index]
-		}
-		return hashes, nil
-	})
-	for i := range c.Logs {
-		hashes, _ := tlog.StoredHashes(int64(i), []byte(c.line(i)), read) // read returns no errors
-		stored = append(stored, hashes...)
-	}
-	root, _ := tlog.TreeHash(int64(len(c.Logs)), read)
-	return root
-}
-
-func (c *Checkpoint) line(i int) string {
-	return fmt.Sprintf("log %d %d %v\n", i, c.Logs[i].N, c.Logs[i].Hash)
-}
-
-// Text returns the text to sign: origin, size and root hash as in every checkpoint of a log, and
-// then the time, the retention and a line for each log.
-func (c *Checkpoint) Text() string {
+// Text returns the text of the entry.
+func (h *Heads) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n%d\n%v\ntime %s\nretention %d\n", c.Origin, c.Size(), c.Root(),
-		c.At.UTC().Format(time.RFC3339), int64(c.Retention.Seconds()))
-	for i := range c.Logs {
-		b.WriteString(c.line(i))
+	fmt.Fprintf(&b, "heads\ntime %s\nretention %d\naccounts %d %d\n", h.At.UTC().Format(time.RFC3339),
+		int64(h.Retention.Seconds()), h.Accounts, h.Erased)
+	for _, l := range h.Logs {
+		fmt.Fprintf(&b, "%d %v\n", l.N, l.Hash)
 	}
 	return b.String()
+}
+
+// ParseHeads is the inverse of Heads.Text. It accepts nothing that Text would not write.
+func ParseHeads(text string) (*Heads, error) {
+	lines := strings.Split(text, "\n")
+	if len(lines) < 5 || len(lines) > 5+MaxLogs {
+		return nil, fmt.Errorf("%w: it has %d lines", ErrEntry, len(lines))
+	}
+	h := &Heads{}
+	at, err := time.Parse("time "+time.RFC3339, lines[1])
+	seconds, err2 := strconv.ParseUint(strings.TrimPrefix(lines[2], "retention "), 10, 32)
+	_, err3 := fmt.Sscanf(lines[3], "accounts %d %d", &h.Accounts, &h.Erased)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEntry, err)
+	}
+	h.At, h.Retention = at, time.Duration(seconds)*time.Second
+	for i, line := range lines[4 : len(lines)-1] {
+		size, root, _ := strings.Cut(line, " ")
+		tree, err := parseTree(size, root)
+		if err != nil {
+			return nil, fmt.Errorf("%w: line %d: %w", ErrEntry, i+5, err)
+		}
+		h.Logs = append(h.Logs, tree)
+	}
+	if h.Text() != text {
+		return nil, fmt.Errorf("%w: its lines do not belong together", ErrEntry)
+	}
+	return h, nil
+}
+
+func parseTree(size, root string) (tlog.Tree, error) {
+	n, err := strconv.ParseInt(size, 10, 64)
+	if err != nil || n < 0 || n > maxSize {
+		return tlog.Tree{}, fmt.Errorf("%.40q is not a size", size)
+	}
+	hash, err := tlog.ParseHash(root)
+	return tlog.Tree{N: n, Hash: hash}, err
+}
+
+// Checkpoint is a signed note, with the last entry of the root log that it is of.
+type Checkpoint struct {
+	Origin string    // the name of the signer
+	Root   tlog.Tree // size and root hash of the root log
+	Heads
+}
+
+// Text returns the text to sign, that of any log (C2SP tlog-checkpoint).
+func (c *Checkpoint) Text() string {
+	return fmt.Sprintf("%s\n%d\n%v\n", c.Origin, c.Root.N, c.Root.Hash)
 }
 
 // Parse is the inverse of Text. It accepts nothing that Text would not write.
 func Parse(text string) (*Checkpoint, error) {
 	lines := strings.Split(text, "\n")
-	if len(lines) < 6 || len(lines) > 6+MaxLogs {
+	if len(lines) != 4 {
 		return nil, fmt.Errorf("%w: it has %d lines", ErrNote, len(lines))
 	}
-	at, err := time.Parse("time "+time.RFC3339, lines[3])
+	tree, err := parseTree(lines[1], lines[2])
 	if err != nil {
-		return nil, fmt.Errorf("%w: its fourth line is not a time", ErrNote)
+		return nil, fmt.Errorf("%w: %w", ErrNote, err)
 	}
-	seconds, ok := strings.CutPrefix(lines[4], "retention ")
-	retention, err := strconv.ParseUint(seconds, 10, 32)
-	if !ok || err != nil {
-		return nil, fmt.Errorf("%w: its fifth line is not a retention", ErrNote)
-	}
-	c := &Checkpoint{Origin: lines[0], At: at, Retention: time.Duration(retention) * time.Second}
-	for i, line := range lines[5 : len(lines)-1] {
-		words := strings.Split(line, " ")
-		if len(words) != 4 {
-			return nil, fmt.Errorf("%w: line %d is not a log", ErrNote, i+6)
-		}
-		size, err := strconv.ParseInt(words[2], 10, 64)
-		hash, err2 := tlog.ParseHash(words[3])
-		if err != nil || err2 != nil || size < 0 || size > maxSize {
-			return nil, fmt.Errorf("%w: line %d has no size and hash", ErrNote, i+6)
-		}
-		c.Logs = append(c.Logs, tlog.Tree{N: size, Hash: hash})
-	}
+	c := &Checkpoint{Origin: lines[0], Root: tree}
 	if c.Text() != text {
-		return nil, fmt.Errorf("%w: its lines do not belong together", ErrNote)
+		return nil, fmt.Errorf("%w: it is not of the written form", ErrNote)
 	}
 	return c, nil
 }
 
 // Open checks the signatures of a checkpoint by the given public keys, of which one must have
-// signed, and returns what it says.
+// signed, and returns what it says. Its heads are not known before ReadHeads.
 func Open(signed []byte, keys ...note.Verifier) (*Checkpoint, error) {
 	if len(signed) > MaxNote {
 		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrNote, MaxNote)
@@ -153,6 +165,27 @@ func Open(signed []byte, keys ...note.Verifier) (*Checkpoint, error) {
 		return nil, fmt.Errorf("%w: it is of %s, which has not signed it", ErrNote, c.Origin)
 	}
 	return c, nil
+}
+
+// Entry is the text of the last entry of a root log, with the proof that the log has it.
+type Entry struct {
+	Text  string           `json:"text"`
+	Proof tlog.RecordProof `json:"proof"`
+}
+
+// ReadHeads checks that the root log ends with an entry, and takes the heads of the logs from it.
+func (c *Checkpoint) ReadHeads(e *Entry) error {
+	if e == nil || c.Root.N < 1 {
+		return fmt.Errorf("%w: it is missing", ErrEntry)
+	}
+	if tlog.CheckRecord(e.Proof, c.Root.N, c.Root.Hash, c.Root.N-1, tlog.RecordHash([]byte(e.Text))) != nil {
+		return fmt.Errorf("%w: the root log does not end with it", ErrEntry)
+	}
+	h, err := ParseHeads(e.Text)
+	if err == nil {
+		c.Heads = *h
+	}
+	return err
 }
 
 // Leaf is an opened leaf with the proof that a log has it.
@@ -172,8 +205,8 @@ func Commit(salt []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// Entry is what verification needs of a leaf's text, a JSON object.
-type Entry struct {
+// Recorded is what verification needs of a leaf's text, a JSON object.
+type Recorded struct {
 	Kind    string `json:"kind"` // "created" or "closed"
 	Account string `json:"account"`
 	Created int64  `json:"created"` // signals of the account created so far, this one included
@@ -187,7 +220,7 @@ type Entry struct {
 }
 
 // Number returns the number of the entry among those of its kind and account.
-func (e *Entry) Number() int64 {
+func (e *Recorded) Number() int64 {
 	if e.Kind == "created" {
 		return e.Created
 	}
@@ -195,11 +228,11 @@ func (e *Entry) Number() int64 {
 }
 
 // Holds checks that a log of the checkpoint has the leaf, and returns the leaf's text.
-func (c *Checkpoint) Holds(l *Leaf) (*Entry, error) {
-	if l.Log < 0 || l.Log >= len(c.Logs) || l.Index < 0 {
+func (h *Heads) Holds(l *Leaf) (*Recorded, error) {
+	if l.Log < 0 || l.Log >= len(h.Logs) || l.Index < 0 {
 		return nil, fmt.Errorf("%w: there is no log %d", ErrNotIn, l.Log)
 	}
-	tree := c.Logs[l.Log]
+	tree := h.Logs[l.Log]
 	switch {
 	case l.Index >= tree.N:
 		return nil, ErrTooNew
@@ -209,7 +242,7 @@ func (c *Checkpoint) Holds(l *Leaf) (*Entry, error) {
 	if tlog.CheckRecord(l.Proof, tree.N, tree.Hash, l.Index, tlog.RecordHash(Commit(l.Salt, l.Text))) != nil {
 		return nil, ErrNotIn
 	}
-	var e Entry
+	var e Recorded
 	err := json.Unmarshal([]byte(l.Text), &e)
 	if err != nil || e.Kind != "created" && e.Kind != "closed" || e.Number() < 1 || min(e.Created, e.Closed) < 0 ||
 		e.Kind == "created" && (e.Created == 1) != (e.Previous == nil) || e.Signed < 0 || e.Signed > l.Index {
@@ -218,27 +251,47 @@ func (c *Checkpoint) Holds(l *Leaf) (*Entry, error) {
 	return &e, nil
 }
 
-// Consistent checks that each log of the newer checkpoint begins with all leaves of the older one.
-// proofs has a proof for each log.
-func Consistent(older, newer *Checkpoint, proofs []tlog.TreeProof) error {
+// Growth proves that logs begin with what they were before.
+type Growth struct {
+	Root tlog.TreeProof   `json:"root"`   // of the root log
+	Logs []tlog.TreeProof `json:"proofs"` // of each log
+}
+
+// Consistent checks that the root log and each log of the newer checkpoint begin with all that they
+// had in the older one.
+func (g *Growth) Consistent(older, newer *Checkpoint) error {
 	if older.Origin != newer.Origin || len(older.Logs) != len(newer.Logs) {
 		return ErrOtherLog
 	}
-	if newer.At.Before(older.At) {
+	if newer.At.Before(older.At) || newer.Root.N < older.Root.N {
 		return ErrOlder
 	}
-	if len(proofs) != len(newer.Logs) {
-		return fmt.Errorf("%w: %d proofs for %d logs", ErrIncomplete, len(proofs), len(newer.Logs))
+	if len(g.Logs) != len(newer.Logs) {
+		return fmt.Errorf("%w: %d proofs for %d logs", ErrIncomplete, len(g.Logs), len(newer.Logs))
+	}
+	if err := begins(older.Root, newer.Root, g.Root); err != nil {
+		return fmt.Errorf("%w: the root log %w", ErrRewritten, err)
+	}
+	if newer.Accounts < older.Accounts || newer.Erased < older.Erased {
+		return fmt.Errorf("%w: there were %d accounts, %d of them erased, and are %d and %d", ErrRewritten,
+			older.Accounts, older.Erased, newer.Accounts, newer.Erased)
 	}
 	for i, was := range older.Logs {
-		is := newer.Logs[i]
-		switch {
-		case is.N < was.N:
-			return fmt.Errorf("%w: log %d had %d leaves and has %d", ErrRewritten, i, was.N, is.N)
-		case was.N == 0: // every log begins with nothing
-		case tlog.CheckTree(proofs[i], is.N, is.Hash, was.N, was.Hash) != nil:
-			return fmt.Errorf("%w: log %d", ErrRewritten, i)
+		if err := begins(was, newer.Logs[i], g.Logs[i]); err != nil {
+			return fmt.Errorf("%w: log %d %w", ErrRewritten, i, err)
 		}
+	}
+	return nil
+}
+
+// begins checks that a log begins with the leaves that it had.
+func begins(was, is tlog.Tree, proof tlog.TreeProof) error {
+	switch {
+	case is.N < was.N:
+		return fmt.Errorf("had %d leaves and has %d", was.N, is.N)
+	case was.N == 0: // every log begins with nothing
+	case tlog.CheckTree(proof, is.N, is.Hash, was.N, was.Hash) != nil:
+		return fmt.Errorf("does not begin with its %d leaves of then", was.N)
 	}
 	return nil
 }
@@ -248,9 +301,9 @@ func Consistent(older, newer *Checkpoint, proofs []tlog.TreeProof) error {
 // except for as many as older signals were open then: retention removes the oldest signals, also if
 // they closed late. What it cannot have removed yet must be there. Complete returns how many were
 // before the first one, and the newest entry by its counts; what has happened after it is not known.
-func (c *Checkpoint) Complete(entries []*Entry) (before map[string]int64, last *Entry, err error) {
+func (h *Heads) Complete(entries []*Recorded) (before map[string]int64, last *Recorded, err error) {
 	numbers := map[string]map[int64]bool{"created": {}, "closed": {}}
-	var first *Entry // creation
+	var first *Recorded // creation
 	for _, e := range entries {
 		if e.Account != entries[0].Account || numbers[e.Kind][e.Number()] {
 			return nil, nil, fmt.Errorf("%w: entries of two accounts, or two with one number", ErrDiffers)
@@ -267,9 +320,9 @@ func (c *Checkpoint) Complete(entries []*Entry) (before map[string]int64, last *
 		return nil, nil, fmt.Errorf("%w: there are no creations", ErrIncomplete)
 	}
 	before = map[string]int64{"created": first.Created - 1, "closed": first.Closed}
-	if was := first.Previous; was != nil && was.After(c.At.Add(-c.Retention)) {
+	if was := first.Previous; was != nil && was.After(h.At.Add(-h.Retention)) {
 		return nil, nil, fmt.Errorf("%w: created number %d of %d, of %s, is younger than the retention of %s",
-			ErrMissing, before["created"], last.Created, was.UTC().Format(time.RFC3339), c.Retention)
+			ErrMissing, before["created"], last.Created, was.UTC().Format(time.RFC3339), h.Retention)
 	}
 	older := before["created"] - before["closed"] // that were open
 	check := func(kind string, to, mayMiss int64) error {

@@ -2,9 +2,7 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +59,7 @@ func SigningConfig(tb testing.TB, url string) configs.Config {
 // WireProof is the answer to GET /v1/signals/{id}/proof.
 type WireProof struct {
 	Checkpoint      string
+	Heads           verify.Entry
 	Created, Closed *verify.Leaf
 }
 
@@ -87,37 +86,44 @@ func (c *Client) Proof(id string) (p WireProof) {
 	return p
 }
 
+// WireGrowth is the answer to GET /v1/log/consistency.
+type WireGrowth struct {
+	Checkpoint string
+	From, To   struct {
+		Size  int64
+		Heads verify.Entry
+	}
+	verify.Growth
+}
+
 // Checkpoint returns the newest checkpoint, verified.
 func (c *Client) Checkpoint() *verify.Checkpoint {
 	c.TB.Helper()
-	p, err := verify.Open([]byte(c.Get("/v1/log/checkpoint").Ok(c.TB).Body), c.Verifier())
+	newest, err := verify.Open([]byte(c.Get("/v1/log/checkpoint").Ok(c.TB).Body), c.Verifier())
 	Must(c.TB, err)
-	return p
+	g := Decode[WireGrowth](c.TB, c.Get(fmt.Sprintf("/v1/log/consistency?from=%d&to=%[1]d", newest.Root.N)).Ok(c.TB).Body)
+	Must(c.TB, newest.ReadHeads(&g.From.Heads))
+	return newest
 }
 
-// Sizes returns the sizes of the logs, as parameters have them.
-func Sizes(c *verify.Checkpoint) string {
-	var list []string
-	for _, l := range c.Logs {
-		list = append(list, strconv.FormatInt(l.N, 10))
-	}
-	return strings.Join(list, ",")
+// Open returns the checkpoint of a proof, verified.
+func (c *Client) Open(p *WireProof) *verify.Checkpoint {
+	c.TB.Helper()
+	signed, err := verify.Open([]byte(p.Checkpoint), c.Verifier())
+	Must(c.TB, err)
+	Must(c.TB, signed.ReadHeads(&p.Heads))
+	return signed
 }
 
 // Consistent checks offline that the newer checkpoint, and the newest, begin with the older one.
 func (c *Client) Consistent(older, newer *verify.Checkpoint) {
 	c.TB.Helper()
-	var between, now struct {
-		Checkpoint string
-		Proofs     []tlog.TreeProof
-	}
-	Must(c.TB, json.Unmarshal([]byte(c.Get("/v1/log/consistency?from="+Sizes(older)+"&to="+Sizes(newer)).Ok(c.TB).Body),
-		&between))
-	Must(c.TB, verify.Consistent(older, newer, between.Proofs))
-	Must(c.TB, json.Unmarshal([]byte(c.Get("/v1/log/consistency?from="+Sizes(older)).Ok(c.TB).Body), &now))
-	newest, err := verify.Open([]byte(now.Checkpoint), c.Verifier())
-	Must(c.TB, err)
-	Must(c.TB, verify.Consistent(older, newest, now.Proofs))
+	path := fmt.Sprintf("/v1/log/consistency?from=%d", older.Root.N)
+	between := Decode[WireGrowth](c.TB, c.Get(fmt.Sprintf("%s&to=%d", path, newer.Root.N)).Ok(c.TB).Body)
+	Must(c.TB, between.Consistent(older, newer))
+	now := Decode[WireGrowth](c.TB, c.Get(path).Ok(c.TB).Body)
+	newest := c.Open(&WireProof{Checkpoint: now.Checkpoint, Heads: now.To.Heads})
+	Must(c.TB, now.Consistent(older, newest))
 }
 
 // Roots checks that the tiles of a log have the root of a checkpoint, as a verifier of another

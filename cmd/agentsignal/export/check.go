@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
@@ -44,6 +44,7 @@ type Record struct {
 	Signals    int64
 	Closed     int64
 	Before     int64     // older signals, which are not shown
+	Leaves     int64     // that the account has had, up to its newest entry
 	First      time.Time // creation of the first signal that is shown
 	Last       time.Time // of the newest entry
 	Evidence   []Evidence
@@ -57,7 +58,7 @@ type Record struct {
 	findings int64
 	first    error // of them
 	results  []result
-	entries  []*verify.Entry
+	entries  []*verify.Recorded
 	newest   int64             // the greatest number of an entry among those of the account
 	texts    map[string]string // each repeated text, once
 	created  time.Time         // of the signal before
@@ -104,7 +105,7 @@ func Check(in io.Reader, by Reader, out io.Writer) (*Record, error) {
 		return nil, err
 	}
 	r := &Record{texts: map[string]string{}, Origins: map[Origin]int64{}, Unproved: map[string]int64{}}
-	if r.Checkpoint, err = by.Keys.open(h.Checkpoint); err != nil {
+	if r.Checkpoint, err = by.Keys.open(&h.signed); err != nil {
 		return nil, err
 	}
 	if r.Evidence, err = by.evidence(h, r.Checkpoint); err != nil {
@@ -129,10 +130,11 @@ func Check(in io.Reader, by Reader, out io.Writer) (*Record, error) {
 	if r.findings > 0 {
 		return nil, fmt.Errorf("%d of %d signals do not verify; the first: %w", r.findings, r.Signals, r.first)
 	}
-	before, _, err := r.Checkpoint.Complete(r.entries)
+	before, last, err := r.Checkpoint.Complete(r.entries)
 	if err != nil {
 		return nil, err
 	}
+	r.Leaves = last.Created + last.Closed
 	r.Before = before["created"]
 	r.Closed = int64(len(r.entries)) - r.Signals
 	r.entries, r.texts = nil, nil
@@ -164,7 +166,7 @@ func (r *Record) add(l *line) error {
 	if r.created = was.CreatedAt; len(r.entries) == 0 {
 		r.First = was.CreatedAt
 	}
-	var closed *verify.Entry
+	var closed *verify.Recorded
 	text := ""
 	if l.Closed != nil {
 		if closed, err = open(r.Checkpoint, l.Closed, "closed", &was); err != nil {
@@ -203,7 +205,7 @@ func (r *Record) add(l *line) error {
 }
 
 // note keeps an entry, at the cost of some 100 bytes.
-func (r *Record) note(e *verify.Entry, at time.Time) {
+func (r *Record) note(e *verify.Recorded, at time.Time) {
 	if n := e.Created + e.Closed; n > r.newest {
 		r.newest, r.Last = n, at
 	}
@@ -224,12 +226,45 @@ func (w *recorded) result(number int64) result {
 	levels := signal.Levels{Entry: *w.Entry, Stop: *w.Stop}
 	return result{number: number, group: w.group, Outcome: backtest.Outcome{At: w.ClosedAt.UnixMilli(),
 		R: levels.R(w.Direction, *w.Exit), Confidence: w.Confidence,
-		Minutes: strategy.DurationMinutes(w.CreatedAt, w.ClosedAt), MFE: w.MFE, MAE: w.MAE,
+		Minutes: minutes(w.CreatedAt, w.ClosedAt), MFE: w.MFE, MAE: w.MAE,
 		Reason: w.Reason}}
 }
 
+// count counts what the order of the leaves shows of a signal. closed is nil while it is open.
+func (r *Record) count(created, closed *verify.Leaf, end *verify.Recorded, from Origin) {
+	r.Origins[from]++
+	if len(r.Evidence) > 0 && created.Index >= r.Evidence[0].Checkpoint.Logs[created.Log].N {
+		r.Later++
+	}
+	if closed == nil {
+		return
+	}
+	if created.Index < end.Signed {
+		r.Committed++
+	}
+	if slices.ContainsFunc(r.Evidence, func(e Evidence) bool {
+		n := e.Checkpoint.Logs[created.Log].N
+		return created.Index < n && n <= closed.Index
+	}) {
+		r.CommittedOutside++
+	}
+}
+
+// Simulated returns the number of signals whose prices the service has made itself.
+func (r *Record) Simulated() (n int64) {
+	for o, count := range r.Origins {
+		if o.Source == "simulated" {
+			n += count
+		}
+	}
+	return n
+}
+
+// minutes returns the duration of a signal, as the service computes it.
+func minutes(created, closed time.Time) int64 { return max(0, int64(closed.Sub(created)/time.Minute)) }
+
 // open checks that the checkpoint has the leaf of a creation or a closing, which it reads into was.
-func open(c *verify.Checkpoint, l *verify.Leaf, kind string, was *recorded) (*verify.Entry, error) {
+func open(c *verify.Checkpoint, l *verify.Leaf, kind string, was *recorded) (*verify.Recorded, error) {
 	e, err := c.Holds(l)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", kind, err)

@@ -3,11 +3,14 @@ package export
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 )
 
@@ -21,7 +24,8 @@ type Reader struct {
 // Evidence is a checkpoint that the service cannot have made up later.
 type Evidence struct {
 	Checkpoint *verify.Checkpoint
-	By         string // the name of a witness; empty: the reader kept it
+	By         string    // the name of a witness; empty: the reader kept it
+	Seen       time.Time // by the clock of the witness; zero if it does not sign that
 }
 
 // evidence returns the checkpoints of an export behind which others than the service stand, the
@@ -29,15 +33,21 @@ type Evidence struct {
 func (r *Reader) evidence(h *head, newest *verify.Checkpoint) ([]Evidence, error) {
 	var list []Evidence
 	kept := make([]bool, len(r.Kept))
-	for _, e := range append(h.Earlier, earlier{Checkpoint: h.Checkpoint}) {
-		c, err := r.Keys.open(e.Checkpoint)
+	for _, e := range append(h.Earlier, earlier{signed: h.signed}) {
+		c, err := r.Keys.open(&e.signed)
+		if errors.Is(err, verify.ErrEntry) { // its own log had other entries
+			err = fmt.Errorf("%w: %w", verify.ErrRewritten, err)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("earlier checkpoint: %w", err)
 		}
-		if e.Checkpoint != h.Checkpoint {
-			if err := verify.Consistent(c, newest, e.Proofs); err != nil {
-				return nil, fmt.Errorf("earlier checkpoint of %v: %w", c.At, err)
-			}
+		if e.Growth != nil {
+			err = e.Consistent(c, newest)
+		} else if c.Root != newest.Root {
+			err = fmt.Errorf("%w: its proof is missing", verify.ErrIncomplete)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("earlier checkpoint of %v: %w", c.At, err)
 		}
 		for i, own := range r.Kept {
 			if bytes.Equal(textOf(own), textOf([]byte(e.Checkpoint))) {
@@ -46,8 +56,8 @@ func (r *Reader) evidence(h *head, newest *verify.Checkpoint) ([]Evidence, error
 			}
 		}
 		for _, w := range r.Witnesses {
-			if _, err := note.Open([]byte(e.Checkpoint), note.VerifierList(w)); err == nil {
-				list = append(list, Evidence{c, w.Name()})
+			if n, err := note.Open([]byte(e.Checkpoint), note.VerifierList(w)); err == nil {
+				list = append(list, Evidence{c, w.Name(), record.CosignedAt(n, w)})
 			}
 		}
 	}
@@ -55,16 +65,16 @@ func (r *Reader) evidence(h *head, newest *verify.Checkpoint) ([]Evidence, error
 		if kept[i] {
 			continue
 		}
-		c, err := r.Keys.open(string(own))
+		c, err := r.Keys.openNote(string(own))
 		if err != nil {
 			return nil, fmt.Errorf("the checkpoint that you kept: %w", err)
 		}
-		if c.At.After(newest.At) {
-			return nil, fmt.Errorf("%w: the checkpoint that you kept is of %v, and the export of %v: make a newer export",
-				verify.ErrOlder, c.At, newest.At)
+		if c.Root.N > newest.Root.N {
+			return nil, fmt.Errorf("%w: the checkpoint that you kept is number %d, and that of the export number %d: "+
+				"make a newer export", verify.ErrOlder, c.Root.N, newest.Root.N)
 		}
-		return nil, fmt.Errorf("%w: the export has no proof for the checkpoint of %v that you kept: "+
-			"make one by agentsignal record export --since with its file", errForm, c.At)
+		return nil, fmt.Errorf("%w: the export has no proof for checkpoint number %d that you kept: "+
+			"make one by agentsignal record export --since with its file", errForm, c.Root.N)
 	}
 	slices.SortStableFunc(list, func(a, b Evidence) int { return cmp.Compare(a.Checkpoint.Size(), b.Checkpoint.Size()) })
 	return list, nil
@@ -91,34 +101,4 @@ func (o Origin) String() string {
 		return fmt.Sprintf("%s at %g times real time", o.Source, o.Speed)
 	}
 	return o.Source + " in real time"
-}
-
-// count counts what the order of the leaves shows of a signal. closed is nil while it is open.
-func (r *Record) count(created, closed *verify.Leaf, end *verify.Entry, from Origin) {
-	r.Origins[from]++
-	if len(r.Evidence) > 0 && created.Index >= r.Evidence[0].Checkpoint.Logs[created.Log].N {
-		r.Later++
-	}
-	if closed == nil {
-		return
-	}
-	if created.Index < end.Signed {
-		r.Committed++
-	}
-	if slices.ContainsFunc(r.Evidence, func(e Evidence) bool {
-		n := e.Checkpoint.Logs[created.Log].N
-		return created.Index < n && n <= closed.Index
-	}) {
-		r.CommittedOutside++
-	}
-}
-
-// Simulated returns the number of signals whose prices the service has made itself.
-func (r *Record) Simulated() (n int64) {
-	for o, count := range r.Origins {
-		if o.Source == "simulated" {
-			n += count
-		}
-	}
-	return n
 }

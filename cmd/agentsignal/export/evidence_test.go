@@ -10,22 +10,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/mod/sumdb/note"
 
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 )
 
-// signed returns the newest checkpoint of a record.
-func signed(tb testing.TB, s *Sample) []byte {
+// sign returns the next checkpoint of a record.
+func sign(tb testing.TB, s *Sample) *record.Signed {
 	tb.Helper()
-	text, c, err := s.Checkpoint()
+	c, err := s.Checkpoint()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s.Signed = c.Logs[sampleLog].N
-	return text
+	s.Signed = c.Logs[ownLog].N
+	return c
 }
 
 // cosigned returns a checkpoint with the signature of a witness, and its key.
-func cosigned(tb testing.TB, text []byte) ([]byte, note.Verifier) {
+func cosigned(tb testing.TB, c *record.Signed) (*record.Signed, note.Verifier) {
 	tb.Helper()
 	private, public, err := note.GenerateKey(nil, "witness")
 	if err != nil {
@@ -39,27 +40,28 @@ func cosigned(tb testing.TB, text []byte) ([]byte, note.Verifier) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	n, err := note.Open(text, note.VerifierList(v))
+	n, err := note.Open(c.Note, note.VerifierList(v))
 	unverified, ok := errors.AsType[*note.UnverifiedNoteError](err)
 	if !ok {
 		tb.Fatal(n, err)
 	}
 	unverified.Note.Sigs, unverified.Note.UnverifiedSigs = unverified.Note.UnverifiedSigs, nil
-	if text, err = note.Sign(unverified.Note, s); err != nil {
+	both := *c
+	if both.Note, err = note.Sign(unverified.Note, s); err != nil {
 		tb.Fatal(err)
 	}
-	return text, v
+	return &both, v
 }
 
 // TestEvidenceIsCounted: what lies after it, and what lies between a creation and its closing.
 func TestEvidenceIsCounted(t *testing.T) {
 	t.Parallel()
 	s, _, keys := sample(t, 10)
-	first := signed(t, s)
+	first := sign(t, s)
 	s.Add(5)
-	second, witness := cosigned(t, signed(t, s))
+	second, witness := cosigned(t, sign(t, s))
 	s.Add(5)
-	s.Earlier = [][]byte{first, second}
+	s.Earlier = []*record.Signed{first, second}
 	type counts struct{ Evidence, Later, Committed, Outside int64 }
 	for name, row := range map[string]struct {
 		by   Reader
@@ -67,11 +69,10 @@ func TestEvidenceIsCounted(t *testing.T) {
 	}{
 		// The tenth signal was open at the first checkpoint, the fifteenth at the second.
 		"nothing":             {Reader{Keys: keys}, counts{0, 0, 2, 0}},
-		"the first was kept":  {Reader{Keys: keys, Kept: [][]byte{first}}, counts{1, 10, 2, 1}},
+		"the first was kept":  {Reader{Keys: keys, Kept: [][]byte{first.Note}}, counts{1, 10, 2, 1}},
 		"a witness of second": {Reader{Keys: keys, Witnesses: []note.Verifier{witness}}, counts{1, 5, 2, 1}},
-		"both": {Reader{Keys: keys, Kept: [][]byte{second, first}, Witnesses: []note.Verifier{witness}},
+		"both": {Reader{Keys: keys, Kept: [][]byte{second.Note, first.Note}, Witnesses: []note.Verifier{witness}},
 			counts{3, 10, 2, 2}},
-		"the newest was kept": {Reader{Keys: keys, Kept: [][]byte{signed(t, s)}}, counts{1, 0, 2, 0}},
 	} {
 		r, err := Check(strings.NewReader(written(t, s)), row.by, &bytes.Buffer{})
 		if err != nil {
@@ -94,29 +95,34 @@ func TestEvidenceIsCounted(t *testing.T) {
 // TestEvidenceThatContradictsARecord is named, as is what is no evidence for it.
 func TestEvidenceThatContradictsARecord(t *testing.T) {
 	t.Parallel()
-	s, text, keys := sample(t, 10)
-	kept := signed(t, s)
+	s, _, keys := sample(t, 10)
+	kept := sign(t, s)
+	text := written(t, s)
 	other, _, _ := sample(t, 3)
 	rewritten, err := NewSample(s.Keys) // a second service with the same key
 	if err != nil {
 		t.Fatal(err)
 	}
 	rewritten.Add(12)
-	rewritten.Earlier = [][]byte{kept}
+	for range 9 {
+		sign(t, rewritten)
+	}
+	rewritten.Earlier = []*record.Signed{kept}
 	s.Add(3)
 	grown := written(t, s)
+	newer := sign(t, s)
 	for name, row := range map[string]struct {
 		text string
 		kept []byte
 		want string
 		is   error
 	}{
-		"without its proof": {grown, kept, "the export has no proof for the checkpoint", errForm},
-		"of another service": {grown, signed(t, other), "the checkpoint that you kept: not a checkpoint of this service",
+		"without its proof": {grown, kept.Note, "the export has no proof for checkpoint number", errForm},
+		"of another service": {grown, sign(t, other).Note, "the checkpoint that you kept: not a checkpoint of this service",
 			verify.ErrNote},
-		"of a rewritten past": {written(t, rewritten), kept, "the logs of the two checkpoints are not the same",
+		"of a rewritten past": {written(t, rewritten), kept.Note, "the logs of the two checkpoints are not the same",
 			verify.ErrRewritten},
-		"newer than it": {text, signed(t, s), "make a newer export", verify.ErrOlder},
+		"newer than it": {text, newer.Note, "make a newer export", verify.ErrOlder},
 		"no checkpoint": {text, []byte("x"), "not a checkpoint", verify.ErrNote},
 	} {
 		_, err := Check(strings.NewReader(row.text), Reader{Keys: keys, Kept: [][]byte{row.kept}}, &bytes.Buffer{})

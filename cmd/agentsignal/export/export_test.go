@@ -189,7 +189,7 @@ func TestChangedExportsAreNamed(t *testing.T) {
 			"it is that of another entry, closed", verify.ErrDiffers},
 		"of another instance": {written(t, other), "it is of another instance", verify.ErrNote},
 		"of another key":      {written(t, impostor), "signed by another key of that name: forged", verify.ErrNote},
-		"a changed checkpoint": {strings.Replace(text, `\nlog 0 0`, `\nlog 0 1`, 1),
+		"a changed checkpoint": {strings.Replace(text, `\n1\n`, `\n2\n`, 1),
 			"the signature is forged, or the text was changed", verify.ErrNote},
 	} {
 		t.Run(name, func(t *testing.T) {

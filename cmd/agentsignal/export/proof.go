@@ -1,14 +1,8 @@
 package export
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
-
-	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 )
@@ -17,9 +11,9 @@ import (
 type Proof struct {
 	Checkpoint *verify.Checkpoint
 	Signal     string
-	Created    *verify.Entry
+	Created    *verify.Recorded
 	CreatedAt  time.Time
-	Closed     *verify.Entry // nil: not in the checkpoint
+	Closed     *verify.Recorded // nil: not in the checkpoint
 	ClosedAt   time.Time
 	Reason     string
 	Shown      bool     // a signal was compared
@@ -27,26 +21,22 @@ type Proof struct {
 }
 
 // CheckProof checks the answer of GET /v1/signals/{id}/proof, and that the signal is as GET
-// /v1/signals/{id} shows it, which may be nil. signed is the checkpoint if the answer has none.
-func CheckProof(answer, shown []byte, signed string, keys Keys) (*Proof, error) {
-	var a struct {
-		Checkpoint string       `json:"checkpoint"`
-		Created    *verify.Leaf `json:"created"`
-		Closed     *verify.Leaf `json:"closed"`
-	}
+// /v1/signals/{id} shows it, which may be nil. note is the checkpoint if the answer has none.
+func CheckProof(answer, shown []byte, note string, keys Keys) (*Proof, error) {
+	var a proof
 	if err := decode(answer, "a proof, the answer of GET /v1/signals/{id}/proof", &a); err != nil {
 		return nil, err
 	}
 	if a.Created == nil {
 		return nil, fmt.Errorf("%w: it is not a proof, the answer of GET /v1/signals/{id}/proof", errForm)
 	}
-	if signed == "" {
-		signed = a.Checkpoint
+	if note != "" {
+		a.Checkpoint = note
 	}
-	if signed == "" {
+	if a.Checkpoint == "" {
 		return nil, fmt.Errorf("%w: the proof has no checkpoint: give it by --checkpoint", errForm)
 	}
-	c, err := keys.open(signed)
+	c, err := keys.open(&a.signed)
 	if err != nil {
 		return nil, err
 	}
@@ -77,52 +67,47 @@ func CheckProof(answer, shown []byte, signed string, keys Keys) (*Proof, error) 
 	return p, err
 }
 
-// Growth is what the proof of consistency of two checkpoints proves.
-type Growth struct{ Older, Newer *verify.Checkpoint }
-
-// Sizes returns the sizes of the logs of a checkpoint as GET /v1/log/consistency reads them.
-func Sizes(c *verify.Checkpoint) string {
-	sizes := make([]string, len(c.Logs))
-	for i, l := range c.Logs {
-		sizes[i] = strconv.FormatInt(l.N, 10)
-	}
-	return strings.Join(sizes, ",")
+// consistency is the answer of GET /v1/log/consistency.
+type consistency struct {
+	Checkpoint string `json:"checkpoint"`
+	From       sized  `json:"from"`
+	To         sized  `json:"to"`
+	*verify.Growth
 }
 
-// Open opens a checkpoint.
-func (k Keys) Open(signed []byte) (*verify.Checkpoint, error) { return k.open(string(signed)) }
+// sized is the last entry of a root log with so many entries.
+type sized struct {
+	Size  int64        `json:"size"`
+	Heads verify.Entry `json:"heads"`
+}
+
+// Open opens a checkpoint, whose heads it does not have.
+func (k Keys) Open(note []byte) (*verify.Checkpoint, error) { return k.openNote(string(note)) }
 
 // CheckConsistency checks that the logs of a newer checkpoint begin with those of an older one, by
-// the answer of GET /v1/log/consistency. newer may be nil if the answer has it.
-func CheckConsistency(older, answer, newer []byte, keys Keys) (*Growth, error) {
-	var a struct {
-		Checkpoint string           `json:"checkpoint"`
-		From       []int64          `json:"from"`
-		Proofs     []tlog.TreeProof `json:"proofs"`
-	}
+// the answer of GET /v1/log/consistency, and returns both. newer may be nil if the answer has it.
+func CheckConsistency(older, answer, newer []byte, keys Keys) (was, is *verify.Checkpoint, err error) {
+	var a consistency
 	if err := decode(answer, "the answer of GET /v1/log/consistency", &a); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if newer != nil {
 		a.Checkpoint = string(newer)
 	}
-	if a.Checkpoint == "" || a.Proofs == nil {
-		return nil, fmt.Errorf("%w: it is not an answer of GET /v1/log/consistency with a checkpoint", errForm)
+	if a.Checkpoint == "" || a.Growth == nil {
+		return nil, nil, fmt.Errorf("%w: it is not an answer of GET /v1/log/consistency with a checkpoint", errForm)
 	}
-	var g Growth
-	var err error
-	if g.Older, err = keys.open(string(older)); err != nil {
-		return nil, fmt.Errorf("older checkpoint: %w", err)
+	if was, err = keys.openNote(string(older)); err != nil {
+		return nil, nil, fmt.Errorf("older checkpoint: %w", err)
 	}
-	if g.Newer, err = keys.open(a.Checkpoint); err != nil {
-		return nil, fmt.Errorf("newer checkpoint: %w", err)
+	if was.Root.N != a.From.Size {
+		return nil, nil, fmt.Errorf("%w: the answer is not that of from=%d", verify.ErrRewritten, was.Root.N)
 	}
-	if err := verify.Consistent(g.Older, g.Newer, a.Proofs); err != nil {
-		from, _ := json.Marshal(a.From)
-		if want := Sizes(g.Older); errors.Is(err, verify.ErrRewritten) && string(from) != "["+want+"]" {
-			return nil, fmt.Errorf("%w; or the answer is not that of from=%s", err, want)
-		}
-		return nil, err
+	if err := was.ReadHeads(&a.From.Heads); err != nil {
+		return nil, nil, fmt.Errorf("%w: older checkpoint: %w", verify.ErrRewritten, err)
 	}
-	return &g, nil
+	if is, err = keys.open(&signed{a.Checkpoint, a.To.Heads}); err != nil {
+		return nil, nil, fmt.Errorf("newer checkpoint: %w", err)
+	}
+	return was, is, a.Consistent(was, is)
 }

@@ -23,10 +23,8 @@ func TestClosingsBelongToTheirSignals(t *testing.T) {
 	}
 	ofAccount := appended(func(x *signal.Signal) { x.Account = "acc_other" })
 	ofSignal := appended(func(x *signal.Signal) { x.ID = signal.NewSignalID() })
-	signed, c, err := s.Checkpoint()
-	if err != nil {
-		t.Fatal(err)
-	}
+	newest := sign(t, s)
+	c := newest.Checkpoint
 	for name, row := range map[string]struct {
 		closed int
 		want   error
@@ -44,7 +42,7 @@ func TestClosingsBelongToTheirSignals(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := json.Marshal(proof{string(signed), created, closed})
+		text, err := json.Marshal(proof{signed{string(newest.Note), newest.Entry}, created, closed})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,8 +8,6 @@ import (
 	"io"
 	"os"
 
-	"golang.org/x/mod/sumdb/tlog"
-
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 )
 
@@ -33,15 +31,21 @@ func Unreadable(err error) bool { return errors.Is(err, errForm) }
 
 // head is the first line of an export.
 type head struct {
-	Version    int       `json:"export"`
-	Checkpoint string    `json:"checkpoint"`
-	Earlier    []earlier `json:"earlier,omitempty"`
+	Version int `json:"export"`
+	signed
+	Earlier []earlier `json:"earlier,omitempty"`
 }
 
-// earlier is a checkpoint with the proofs that each log of the newest one begins with its leaves.
+// signed is a checkpoint with the last entry of its root log.
+type signed struct {
+	Checkpoint string       `json:"checkpoint"`
+	Heads      verify.Entry `json:"heads"`
+}
+
+// earlier is a checkpoint with the proof that the newest one begins with it.
 type earlier struct {
-	Checkpoint string           `json:"checkpoint"`
-	Proofs     []tlog.TreeProof `json:"proofs"`
+	signed
+	*verify.Growth
 }
 
 // line is another line of an export.

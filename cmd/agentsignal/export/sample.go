@@ -13,7 +13,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // Sample is the record of an account whose signals were never made, in memory, for tests. It
@@ -24,14 +23,14 @@ type Sample struct {
 	// Signed is how many leaves the checkpoint has that closings take for the newest one, Earlier the
 	// checkpoints that exports prove beside their own.
 	Signed  int64
-	Earlier [][]byte
+	Earlier []*record.Signed
 	Source  string // of the prices
 	// Retention is that of the service; at first it keeps nothing for sure.
 	Retention time.Duration
 
 	salt    []byte
-	tree    *record.Tree
-	tiles   map[[2]int64][]byte
+	log     *sampleLog
+	root    *sampleLog
 	leaves  []verify.Leaf
 	signals []sampleSignal
 	counts  record.Counts
@@ -46,8 +45,33 @@ type sampleSignal struct {
 // The log of the account among those of the sample.
 const (
 	sampleLogs = 4
-	sampleLog  = 1
+	ownLog     = 1
 )
+
+// sampleLog is a Merkle log in memory.
+type sampleLog struct {
+	tree  *record.Tree
+	tiles map[[2]int64][]byte
+}
+
+func newSampleLog() *sampleLog { return &sampleLog{&record.Tree{}, map[[2]int64][]byte{}} }
+
+func (l *sampleLog) write(pieces []record.Piece) {
+	for _, p := range pieces {
+		key := [2]int64{int64(p.Level), p.Tile}
+		l.tiles[key] = append(l.tiles[key][:p.Offset], p.Hashes...)
+	}
+}
+
+// read implements record.Tiles.
+func (l *sampleLog) read(tiles []tlog.Tile) ([][]byte, error) {
+	data := make([][]byte, len(tiles))
+	for i, t := range tiles {
+		stored := l.tiles[[2]int64{int64(t.L), t.N}]
+		data[i] = stored[:min(len(stored), t.W*tlog.HashSize)]
+	}
+	return data, nil
+}
 
 // NewSample returns a record without signals, of a new service or of the one with the keys.
 func NewSample(keys *record.Keys) (*Sample, error) {
@@ -61,8 +85,7 @@ func NewSample(keys *record.Keys) (*Sample, error) {
 		}
 	}
 	s := &Sample{Keys: keys, Now: time.Date(2026, 11, 1, 9, 30, 0, 0, time.UTC), Source: "stream",
-		salt: make([]byte, record.SaltSize),
-		tree: &record.Tree{}, tiles: map[[2]int64][]byte{}}
+		salt: make([]byte, record.SaltSize), log: newSampleLog(), root: newSampleLog()}
 	_, err := rand.Read(s.salt)
 	return s, err
 }
@@ -104,8 +127,8 @@ func (s *Sample) Add(n int) {
 // close closes a signal now.
 func (s *Sample) close(i int) {
 	x := &s.signals[i]
-	minutes := strategy.DurationMinutes(x.signal.CreatedAt, s.Now)
-	x.signal.Closing = &signal.Closing{Reason: signal.Expired, At: s.Now, DurationMinutes: minutes}
+	took := minutes(x.signal.CreatedAt, s.Now)
+	x.signal.Closing = &signal.Closing{Reason: signal.Expired, At: s.Now, DurationMinutes: took}
 	if l := x.signal.Levels; l != nil {
 		exit, reason := l.Stop, signal.StopLoss
 		if i%4 == 0 {
@@ -118,7 +141,7 @@ func (s *Sample) close(i int) {
 			ExitPrice:       &exit,
 			PnLPercent:      &pnl,
 			PnLAbsolute:     &pnl,
-			DurationMinutes: minutes,
+			DurationMinutes: took,
 		}
 		x.signal.MFE, x.signal.MAE = 1.51234, -.76543
 	}
@@ -129,62 +152,64 @@ func (s *Sample) close(i int) {
 
 // append appends a leaf and returns its place.
 func (s *Sample) append(text string) int {
-	s.leaves = append(s.leaves, verify.Leaf{Log: sampleLog, Index: int64(len(s.leaves)), Text: text, Salt: s.salt})
-	for _, p := range s.tree.Append([]tlog.Hash{record.LeafHash(s.salt, text)}) {
-		key := [2]int64{int64(p.Level), p.Tile}
-		s.tiles[key] = append(s.tiles[key][:p.Offset], p.Hashes...)
-	}
+	s.leaves = append(s.leaves, verify.Leaf{Log: ownLog, Index: int64(len(s.leaves)), Text: text, Salt: s.salt})
+	s.log.write(s.log.tree.Append([]tlog.Hash{record.LeafHash(s.salt, text)}))
 	return len(s.leaves) - 1
 }
 
-// Checkpoint returns a signed checkpoint of all leaves, and what it says.
-func (s *Sample) Checkpoint() ([]byte, *verify.Checkpoint, error) {
-	head, err := s.tree.Head()
+// Checkpoint signs a checkpoint of all leaves.
+func (s *Sample) Checkpoint() (*record.Signed, error) {
+	head, err := s.log.tree.Head()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	c := &verify.Checkpoint{At: s.Now, Retention: s.Retention, Logs: make([]tlog.Tree, sampleLogs)}
-	for i := range c.Logs {
-		c.Logs[i].Hash, _ = tlog.TreeHash(0, nil)
+	heads := verify.Heads{At: s.Now, Retention: s.Retention, Accounts: 1, Logs: make([]tlog.Tree, sampleLogs)}
+	for i := range heads.Logs {
+		heads.Logs[i].Hash, _ = tlog.TreeHash(0, nil)
 	}
-	c.Logs[sampleLog] = head
-	signed, err := s.Keys.Sign(c)
-	return signed, c, err
-}
-
-// read implements record.Tiles.
-func (s *Sample) read(tiles []tlog.Tile) ([][]byte, error) {
-	data := make([][]byte, len(tiles))
-	for i, t := range tiles {
-		stored := s.tiles[[2]int64{int64(t.L), t.N}]
-		data[i] = stored[:min(len(stored), t.W*tlog.HashSize)]
-	}
-	return data, nil
+	heads.Logs[ownLog] = head
+	c, pieces, err := s.Keys.Sign(s.root.tree, heads)
+	s.root.write(pieces)
+	return c, err
 }
 
 // proved returns a leaf with its proof.
 func (s *Sample) proved(c *verify.Checkpoint, i int) (*verify.Leaf, error) {
-	l, head := s.leaves[i], c.Logs[sampleLog]
+	l, head := s.leaves[i], c.Logs[ownLog]
 	l.Size = head.N
 	var err error
-	l.Proof, err = record.Inclusion(head, l.Index, s.read)
+	l.Proof, err = record.Inclusion(head, l.Index, s.log.read)
 	return &l, err
 }
 
 // Consistency returns the answer of GET /v1/log/consistency for an older checkpoint.
-func (s *Sample) Consistency(older *verify.Checkpoint) ([]byte, error) {
-	signed, c, err := s.Checkpoint()
+func (s *Sample) Consistency(older *record.Signed) ([]byte, error) {
+	newest, err := s.Checkpoint()
 	if err != nil {
 		return nil, err
 	}
-	sizes, proofs := make([]int64, sampleLogs), make([]tlog.TreeProof, sampleLogs)
-	for i := range sizes {
-		sizes[i] = min(older.Logs[i].N, c.Logs[i].N)
-		if proofs[i], err = record.Consistency(c.Logs[i], sizes[i], s.read); err != nil {
-			return nil, err
-		}
+	g, err := s.growth(older.Checkpoint, newest.Checkpoint)
+	return marshal(consistency{Checkpoint: string(newest.Note), From: sized{older.Root.N, older.Entry},
+		To: sized{newest.Root.N, newest.Entry}, Growth: g}, err)
+}
+
+func marshal(v any, err error) ([]byte, error) {
+	if err != nil {
+		return nil, err
 	}
-	return json.Marshal(map[string]any{"checkpoint": string(signed), "from": sizes, "proofs": proofs})
+	return json.Marshal(v)
+}
+
+// growth proves that a checkpoint begins with an older one. What has become shorter has no proof.
+func (s *Sample) growth(older, newer *verify.Checkpoint) (*verify.Growth, error) {
+	g := &verify.Growth{Logs: make([]tlog.TreeProof, sampleLogs)}
+	var err error
+	if g.Root, err = record.Consistency(newer.Root, min(older.Root.N, newer.Root.N), s.root.read); err != nil {
+		return nil, err
+	}
+	was, is := older.Logs[ownLog], newer.Logs[ownLog]
+	g.Logs[ownLog], err = record.Consistency(is, min(was.N, is.N), s.log.read)
+	return g, err
 }
 
 // line returns the line of a signal in an export.
@@ -225,26 +250,18 @@ func shownMembers(s *signal.Signal) map[string]any {
 
 // Write writes an export of all signals.
 func (s *Sample) Write(w io.Writer) error {
-	signed, c, err := s.Checkpoint()
+	newest, err := s.Checkpoint()
 	if err != nil {
 		return err
 	}
-	e := json.NewEncoder(w)
-	h := head{Version: version, Checkpoint: string(signed)}
-	for _, note := range s.Earlier {
-		older, err := record.ReadCheckpoint(note)
+	c, e := newest.Checkpoint, json.NewEncoder(w)
+	h := head{Version: version, signed: signed{string(newest.Note), newest.Entry}}
+	for _, older := range s.Earlier {
+		g, err := s.growth(older.Checkpoint, c)
 		if err != nil {
 			return err
 		}
-		answer, err := s.Consistency(older)
-		if err != nil {
-			return err
-		}
-		e := earlier{}
-		if err := json.Unmarshal(answer, &e); err != nil {
-			return err
-		}
-		h.Earlier = append(h.Earlier, earlier{string(note), e.Proofs})
+		h.Earlier = append(h.Earlier, earlier{signed{string(older.Note), older.Entry}, g})
 	}
 	if err := e.Encode(h); err != nil {
 		return err

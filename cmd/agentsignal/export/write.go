@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -32,9 +31,9 @@ var errNoSignals = errors.New("the account has no signals")
 
 // proof is the answer of GET /v1/signals/{id}/proof.
 type proof struct {
-	Checkpoint string       `json:"checkpoint"`
-	Created    *verify.Leaf `json:"created"`
-	Closed     *verify.Leaf `json:"closed"`
+	signed
+	Created *verify.Leaf `json:"created"`
+	Closed  *verify.Leaf `json:"closed"`
 }
 
 // Write writes an export of all signals of the account to out, the oldest first, and returns how many
@@ -46,22 +45,26 @@ func Write(ctx context.Context, from *client.Client, kept [][]byte, out io.Write
 	if err != nil {
 		return 0, err
 	}
-	ids, signed, size, err := begin(ctx, from, ids)
+	ids, newest, err := begin(ctx, from, ids)
 	if err != nil {
 		return 0, err
 	}
-	before, err := proveEarlier(ctx, from, kept, signed)
+	c, err := record.ReadCheckpoint([]byte(newest.Checkpoint))
+	if err != nil {
+		return 0, err
+	}
+	before, err := proveEarlier(ctx, from, kept, c)
 	if err != nil {
 		return 0, err
 	}
 	w := bufio.NewWriterSize(out, 1<<20)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	if err := e.Encode(head{version, signed, before}); err != nil {
+	if err := e.Encode(head{version, *newest, before}); err != nil {
 		return 0, err
 	}
 	var last end
-	for l, err := range fetchAll(ctx, from, ids, size) {
+	for l, err := range fetchAll(ctx, from, ids, c.Root.N) {
 		if err != nil {
 			return 0, err
 		}
@@ -76,13 +79,11 @@ func Write(ctx context.Context, from *client.Client, kept [][]byte, out io.Write
 	return last.End.Signals, w.Flush()
 }
 
-// proveEarlier returns the checkpoints that readers may take for evidence beside the signed one: those
+// proveEarlier returns the checkpoints that readers may take for evidence beside the newest one: those
 // in kept, and the last of each witness.
-func proveEarlier(ctx context.Context, from *client.Client, kept [][]byte, signed string) ([]earlier, error) {
-	newest, err := record.ReadCheckpoint([]byte(signed))
-	if err != nil {
-		return nil, err
-	}
+func proveEarlier(
+	ctx context.Context, from *client.Client, kept [][]byte, newest *verify.Checkpoint,
+) ([]earlier, error) {
 	text, err := from.Get(ctx, "/v1/log/witness")
 	if err != nil {
 		return nil, err
@@ -105,26 +106,24 @@ func proveEarlier(ctx context.Context, from *client.Client, kept [][]byte, signe
 	var list []earlier
 	for i, n := range notes {
 		c, err := record.ReadCheckpoint([]byte(n))
-		if err != nil {
-			return nil, err
-		}
 		switch {
-		case c.Origin != newest.Origin || len(c.Logs) != len(newest.Logs):
+		case err != nil:
+			return nil, err
+		case c.Origin != newest.Origin:
 			return nil, fmt.Errorf("%w: the checkpoint to prove is of %.80q, and this service is %q", errForm, c.Origin,
 				newest.Origin)
-		case n == signed || slices.Contains(notes[:i], n) || i >= len(kept) && c.At.After(newest.At):
+		case slices.Contains(notes[:i], n) || i >= len(kept) && c.Root.N > newest.Root.N:
 			continue
 		}
-		text, err := from.Get(ctx, "/v1/log/consistency?from="+Sizes(c)+"&to="+Sizes(newest))
+		text, err := from.Get(ctx, fmt.Sprintf("/v1/log/consistency?from=%d&to=%d", c.Root.N, newest.Root.N))
 		if err != nil {
-			return nil, fmt.Errorf("prove the checkpoint of %v: %w", c.At, err)
+			return nil, fmt.Errorf("prove checkpoint number %d: %w", c.Root.N, err)
 		}
-		e := earlier{Checkpoint: n}
-		if err := decode(text, "a proof of consistency", &e); err != nil {
+		var p consistency
+		if err := decode(text, "a proof of consistency", &p); err != nil {
 			return nil, err
 		}
-		e.Checkpoint = n
-		list = append(list, e)
+		list = append(list, earlier{signed{n, p.From.Heads}, p.Growth})
 	}
 	return list, nil
 }
@@ -160,50 +159,39 @@ func list(ctx context.Context, from *client.Client) ([]string, error) {
 	}
 }
 
-// begin returns the signals that have a proof, the newest checkpoint, and the size of the account's
-// log in it.
-func begin(ctx context.Context, from *client.Client, ids []string) ([]string, string, int64, error) {
+// begin returns the signals that have a proof, and the newest checkpoint.
+func begin(ctx context.Context, from *client.Client, ids []string) ([]string, *signed, error) {
 	for i, id := range ids {
 		text, err := from.Get(ctx, "/v1/signals/"+id+"/proof")
 		switch statusOf(err) {
 		case http.StatusNotFound: // removed by retention since it was listed
 			continue
 		case http.StatusConflict:
-			return nil, "", 0, ErrNotSigned
+			return nil, nil, ErrNotSigned
 		}
 		if err != nil {
-			return nil, "", 0, err
+			return nil, nil, err
 		}
 		var p proof
-		if err := decode(text, "a proof", &p); err != nil {
-			return nil, "", 0, err
-		}
-		c, err := record.ReadCheckpoint([]byte(p.Checkpoint))
-		if err != nil {
-			return nil, "", 0, err
-		}
-		if p.Created == nil || p.Created.Log < 0 || p.Created.Log >= len(c.Logs) {
-			return nil, "", 0, fmt.Errorf("%w: the proof of %s has no leaf in a log of its checkpoint", errForm, id)
-		}
-		return ids[i:], p.Checkpoint, c.Logs[p.Created.Log].N, nil
+		return ids[i:], &p.signed, decode(text, "a proof", &p)
 	}
-	return nil, "", 0, errNoSignals
+	return nil, nil, errNoSignals
 }
 
-// Signed returns the time of the newest checkpoint; zero before the first one.
-func Signed(ctx context.Context, from *client.Client) (time.Time, error) {
+// Signed returns the number of the newest checkpoint; 0 before the first one.
+func Signed(ctx context.Context, from *client.Client) (int64, error) {
 	text, err := from.Get(ctx, "/v1/log/checkpoint")
-	if statusOf(err) == http.StatusNotFound {
-		return time.Time{}, nil
+	if status := statusOf(err); status == http.StatusNotFound || status == http.StatusConflict {
+		return 0, nil
 	}
 	if err != nil {
-		return time.Time{}, err
+		return 0, err
 	}
 	c, err := record.ReadCheckpoint(text)
 	if err != nil {
-		return time.Time{}, err
+		return 0, err
 	}
-	return c.At, nil
+	return c.Root.N, nil
 }
 
 // statusOf returns the HTTP status of an answer that is an error, or 0.

@@ -211,6 +211,7 @@ func (p *process) join(ctx context.Context) error {
 		"watch weather":  p.weather.Run,
 		"work on jobs":   p.agents.Work,
 		"watch redis":    p.risks.run,
+		"watch record":   p.checkpoints.Watch,
 		"show followed":  p.membership.publishFollowed,
 	})
 	if err := partitions.Join(ctx); err != nil {

@@ -1,9 +1,12 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/audit"
@@ -33,13 +36,17 @@ func newProof(e environment, s *storage, keys *record.Keys, webhooks *deliveries
 	if err != nil {
 		return nil, fmt.Errorf("record.witnesses: %w", err)
 	}
+	witnesses := checkpoints.NewWitnesses(s.store.Leaves, keys, trusted)
 	return &proof{
-		witnesses: checkpoints.NewWitnesses(s.store.Leaves, keys, trusted),
+		witnesses: witnesses,
 		checkpoints: checkpoints.New(s.store.Leaves, keys, checkpoints.Options{
 			Every:       time.Duration(c.Record.Every),
 			Retention:   time.Duration(c.Signals.Retention),
 			Subscribers: webhooks,
 			Events:      s.events,
+			Witnesses:   witnesses,
+			Ask:         askWitness,
+			Keeper:      NewKeptCheckpoint(c),
 			Now:         s.store.Client.Now,
 			Log:         e.log,
 			Metrics:     checkpoints.NewMetrics(e.registry),
@@ -93,4 +100,22 @@ func (u updates) EachUpdate(ctx context.Context, p int, f func(audit.Update)) er
 		}
 		after = events[len(events)-1].Position
 	}
+}
+
+// maxCosignature bounds the answer of a witness.
+const maxCosignature = 16 << 10
+
+// askWitness posts a body to the URL of a witness.
+func askWitness(ctx context.Context, url string, body []byte) (int, []byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, maxCosignature))
+	return answer.StatusCode, text, err
 }

@@ -143,7 +143,7 @@ func valuesFor(c *e2e.Client, hooks, operation string) map[string]string {
 		c.Proof(id) // once it is signed
 		return map[string]string{"id": id}
 	case "getConsistency":
-		return map[string]string{"from": e2e.Sizes(c.Checkpoint())}
+		return map[string]string{"from": strconv.FormatInt(c.Checkpoint().Root.N, 10)}
 	case "getTile":
 		leaf := c.Proof(c.Run("BTC", "momentum").ID).Created
 		return map[string]string{"log": strconv.Itoa(leaf.Log), "path": "8/0/000.p/1"}

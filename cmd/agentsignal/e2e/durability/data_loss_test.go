@@ -39,6 +39,10 @@ func TestARedisThatComesBackEmptyIsNoticed(t *testing.T) {
 	if all := next.AllSignals(); len(all) == 0 {
 		t.Error("nothing is listed")
 	}
+	// The record does not begin again by itself.
+	const refused = "no checkpoint is signed"
+	e2e.Eventually(t, "the lost record is named", func() bool { return s.Log.Line(refused, "accept-rollback") != "" })
+	s.Log.Forget(refused)
 }
 
 // TestAnEventLogThatWasDeleted: the key of a partition's event log was deleted by hand. What signals are

@@ -1,10 +1,12 @@
 package durability
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,8 +40,10 @@ func (f olderFile) restore(tb testing.TB) {
 func TestARedisRestoredFromAnOlderFile(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewDurable(t)
+	var dir string // of a node
 	node := func() *e2e.Service {
-		c := e2e.TestConfig(t, redis.URL())
+		c := e2e.SigningConfig(t, redis.URL())
+		dir = c.DataDir
 		c.Cluster = true
 		c.Auth.JWTKeys, c.Security.EncryptionKeys = configs.Secret(e2e.SharedKeys), configs.Secret(e2e.SharedKeys)
 		c.Security.RecordKeys = configs.Secret(e2e.SharedRecordKey(t))
@@ -148,4 +152,15 @@ func TestARedisRestoredFromAnOlderFile(t *testing.T) {
 		c.Lists("agent_id=trading", 2, fourth.ID, first.ID)
 		c.Lists("agent_id=seo", 1, string(text.ID))
 	}
+	// The record goes on once an operator accepts what is lost.
+	const refused = "no checkpoint is signed"
+	e2e.Eventually(t, "a signer refuses", func() bool { return s.Log.Line(refused)+second.Log.Line(refused) != "" })
+	last := trader.Checkpoint().Root.N
+	out := e2e.StoreOperator(t, redis.URL(), "").Do("record", "accept-rollback", "--data-dir", dir)
+	if !strings.Contains(out, fmt.Sprintf("goes on after number %d of", last)) {
+		t.Errorf("the command prints %s", out)
+	}
+	e2e.Eventually(t, "the next checkpoint", func() bool { return trader.Checkpoint().Root.N >= last+2 })
+	s.Log.Forget(refused)
+	second.Log.Forget(refused)
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // holds checks a leaf offline.
-func holds(tb testing.TB, c *verify.Checkpoint, l *verify.Leaf, kind, id string) *verify.Entry {
+func holds(tb testing.TB, c *verify.Checkpoint, l *verify.Leaf, kind, id string) *verify.Recorded {
 	tb.Helper()
 	if l == nil {
 		tb.Fatalf("%s has no leaf that is %s", id, kind)
@@ -48,8 +48,7 @@ func TestSignalIsProved(t *testing.T) {
 
 	first := trader.Run("BTC", "momentum")
 	p := trader.Proof(first.ID)
-	older, err := verify.Open([]byte(p.Checkpoint), trader.Verifier())
-	e2e.Must(t, err)
+	older := trader.Open(&p)
 	e := holds(t, older, p.Created, "created", first.ID)
 	if p.Closed != nil || e.Created != 1 || e.Closed != 0 {
 		t.Errorf("the proof of the first signal is %+v", e)
@@ -61,9 +60,9 @@ func TestSignalIsProved(t *testing.T) {
 
 	second := trader.Run("BTC", "breakout")
 	log := trader.Proof(second.ID).Created.Log
-	size := strconv.FormatInt(older.Logs[log].N, 10)
+	size := strconv.FormatInt(older.Root.N, 10)
 	a := trader.Get(path(second.ID) + "?log_size=" + size)
-	if a.Fails(t, "not_signed"); !strings.Contains(a.Body, "take a newer checkpoint") {
+	if a.Fails(t, "not_signed"); !strings.Contains(a.Body, "take a newer one") {
 		t.Errorf("a signal that the log did not have: %s", a.Body)
 	}
 	s.Change(t, account.ID, first.ID, signal.SignalClosed, "{}", func(s *signal.Signal) {
@@ -72,9 +71,8 @@ func TestSignalIsProved(t *testing.T) {
 	})
 	e2e.Eventually(t, "the closing is signed", func() bool { return trader.Proof(first.ID).Closed != nil })
 	p = trader.Proof(first.ID)
-	newer, err := verify.Open([]byte(p.Checkpoint), trader.Verifier())
-	e2e.Must(t, err)
-	entries := []*verify.Entry{
+	newer := trader.Open(&p)
+	entries := []*verify.Recorded{
 		holds(t, newer, p.Created, "created", first.ID),
 		holds(t, newer, p.Closed, "closed", first.ID),
 		holds(t, newer, trader.Proof(second.ID).Created, "created", second.ID),
@@ -99,7 +97,7 @@ func TestSignalIsProved(t *testing.T) {
 	stranger.Get(path(first.ID)).Fails(t, "not_found")
 	agents, _ := s.Account(t, "agents:read")
 	for _, target := range []string{path(first.ID), "/v1/log/checkpoint", "/v1/log/key", "/v1/log/witness",
-		"/v1/log/consistency?from=" + e2e.Sizes(older), "/v1/log/tiles/0/8%2F0%2F000"} {
+		fmt.Sprint("/v1/log/consistency?from=", older.Root.N), "/v1/log/tiles/0/8%2F0%2F000"} {
 		agents.Get(target).Fails(t, "insufficient_scope")
 		s.Client(t).Get(target).Fails(t, "missing_credentials")
 	}
@@ -218,11 +216,10 @@ func TestCheckpointsReachAWebhook(t *testing.T) {
 		all := end.Await(t, len(checkpoints)+1)
 		e := all[len(checkpoints)].Verify(t, w.Secret)
 		data := e2e.Decode[struct {
-			Checkpoint string
-			Leaves     int64
+			e2e.WireProof
+			Leaves int64
 		}](t, string(e.Data))
-		p, err := verify.Open([]byte(data.Checkpoint), owner.Verifier())
-		e2e.Must(t, err)
+		p := owner.Open(&data.WireProof)
 		if e.Type != "log.checkpoint" || data.Leaves != p.Size() {
 			t.Errorf("the event is %+v", e)
 		}

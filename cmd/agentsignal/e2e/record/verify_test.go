@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,11 +99,9 @@ func (w *witness) await(name string, leaves int) (c *verify.Checkpoint) {
 		if a.Status != 200 {
 			return false
 		}
-		var err error
-		c, err = record.ReadCheckpoint([]byte(a.Body))
-		e2e.Must(w, err)
 		w.write(name, a.Body)
-		return c.Logs[w.log].N == int64(leaves)
+		c = w.trader.Checkpoint()
+		return c.Logs[w.log].N == int64(leaves) && strings.HasPrefix(a.Body, c.Text())
 	})
 	return c
 }
@@ -124,43 +123,72 @@ func (w *witness) verify(what string, args ...string) (string, error) {
 // account's log, and has signed the result at a time.
 func (w *witness) forge(at time.Time, change func([]tlog.Hash) []tlog.Hash) string {
 	w.Helper()
-	_, c, err := w.s.Store().Leaves.Checkpoint(w.Context())
+	ctx, store := w.Context(), w.s.Store()
+	newest, err := store.Leaves.Checkpoint(ctx)
 	e2e.Must(w, err)
-	stored, err := w.redis.Client().Get(w.Context(), w.s.Store().Client.TileKey(w.log, 0, 0)).Bytes()
+	stored, err := w.redis.Client().Get(ctx, store.Client.TileKey(w.log, 0, 0)).Bytes()
 	e2e.Must(w, err)
 	var leaves []tlog.Hash
 	for len(stored) >= tlog.HashSize {
 		leaves, stored = append(leaves, tlog.Hash(stored[:tlog.HashSize])), stored[tlog.HashSize:]
 	}
-	var tree record.Tree
-	var tile []byte
-	for _, p := range tree.Append(change(leaves)) {
-		tile = append(tile, p.Hashes...)
+	changed := newMemoryLog(w, change(leaves))
+	heads := newest.Heads
+	heads.At, heads.Logs = at, slices.Clone(heads.Logs)
+	heads.Logs[w.log] = changed.head
+	entries, err := store.Leaves.Entries(ctx, 0, int(newest.Root.N), newest.Checkpoint)
+	e2e.Must(w, err)
+	var roots []tlog.Hash
+	for _, text := range append(entries, heads.Text()) {
+		roots = append(roots, tlog.RecordHash([]byte(text)))
 	}
-	c.At = at
-	c.Logs[w.log], err = tree.Head()
+	tree := &record.Tree{}
+	tree.Append(roots[:len(entries)])
+	signed, _, err := w.s.RecordKeys().Sign(tree, heads)
 	e2e.Must(w, err)
-	signed, err := w.s.RecordKeys().Sign(c)
-	e2e.Must(w, err)
-	answer := map[string]any{"checkpoint": string(signed)}
-	proofs := make([]tlog.TreeProof, len(c.Logs))
-	from := make([]int64, len(c.Logs))
-	for p, was := range w.older.Logs {
-		from[p] = min(was.N, c.Logs[p].N)
-	}
-	proofs[w.log], err = record.Consistency(
-		c.Logs[w.log],
-		from[w.log],
-		func(tiles []tlog.Tile) (data [][]byte, _ error) {
-			for _, t := range tiles {
-				data = append(data, tile[:t.W*tlog.HashSize])
-			}
-			return data, nil
-		},
-	)
-	e2e.Must(w, err)
-	answer["from"], answer["proofs"] = from, proofs
+	answer := e2e.Decode[map[string]any](w, w.trader.Get(fmt.Sprint("/v1/log/consistency?from=", w.older.Root.N)).Ok(w).Body)
+	answer["checkpoint"] = string(signed.Note)
+	answer["to"] = map[string]any{"size": signed.Root.N, "heads": signed.Entry}
+	answer["root"] = newMemoryLog(w, roots).begin(w.older.Root.N)
+	answer["proofs"].([]any)[w.log] = changed.begin(w.older.Logs[w.log].N)
 	return w.write("forged.json", e2e.JsonOf(w, answer))
+}
+
+// memoryLog is a Merkle log in memory.
+type memoryLog struct {
+	testing.TB
+	stored []tlog.Hash
+	head   tlog.Tree
+}
+
+func newMemoryLog(tb testing.TB, leaves []tlog.Hash) *memoryLog {
+	tb.Helper()
+	l := &memoryLog{TB: tb}
+	for i, leaf := range leaves {
+		more, err := tlog.StoredHashesForRecordHash(int64(i), leaf, l)
+		e2e.Must(tb, err)
+		l.stored = append(l.stored, more...)
+	}
+	root, err := tlog.TreeHash(int64(len(leaves)), l)
+	e2e.Must(tb, err)
+	l.head = tlog.Tree{N: int64(len(leaves)), Hash: root}
+	return l
+}
+
+// ReadHashes implements tlog.HashReader.
+func (l *memoryLog) ReadHashes(indexes []int64) (list []tlog.Hash, err error) {
+	for _, i := range indexes {
+		list = append(list, l.stored[i])
+	}
+	return list, nil
+}
+
+// begin returns the proof that the log begins with n leaves.
+func (l *memoryLog) begin(n int64) tlog.TreeProof {
+	l.Helper()
+	p, err := tlog.ProveTree(l.head.N, min(n, l.head.N), l)
+	e2e.Must(l, err)
+	return p
 }
 
 // rewrite stores the entries of the account's signal log with a change, under their identifiers.
@@ -213,6 +241,7 @@ func TestARecordIsVerifiedOffline(t *testing.T) {
 		fmt.Sprintf("that of the first %d closed", n), "you kept the checkpoint of",
 		fmt.Sprintf("%d of %d closed signals were in one of these before they ended", n, n),
 		fmt.Sprintf("the prices of %d signals (100 %%): stream in real time", n), "no other account and no other service",
+		fmt.Sprintf("has %d of the service's %[1]d leaves; it is one of 1 accounts with leaves, 0 of them erased", 2*n),
 		"\nverified\n"} {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("the record: %v, without %q:\n%s", err, want, out)
@@ -324,7 +353,14 @@ func TestTamperingIsNamedByTheCommand(t *testing.T) {
 			}))
 		}},
 		{"an old head served", "an old head: the second checkpoint is older", func() (string, error) {
-			a := map[string]any{"checkpoint": w.read("older.note"), "proofs": make([]tlog.TreeProof, len(w.older.Logs))}
+			newer, err := record.ReadCheckpoint([]byte(w.read("newer.note")))
+			e2e.Must(t, err)
+			get := func(from, to int64) map[string]any {
+				path := fmt.Sprintf("/v1/log/consistency?from=%d&to=%d", from, to)
+				return e2e.Decode[map[string]any](t, w.trader.Get(path).Ok(t).Body)
+			}
+			a := get(w.older.Root.N, newer.Root.N)
+			a["checkpoint"], a["from"], a["to"] = w.read("older.note"), a["to"], a["from"]
 			return w.verify("consistency", w.path("newer.note"), w.write("x", e2e.JsonOf(t, a)))
 		}},
 		{"a clock set back", "an old head: the second checkpoint is older", func() (string, error) {

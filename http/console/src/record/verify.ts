@@ -13,9 +13,16 @@ export interface Leaf {
   proof: string[];
 }
 
+/** The last entry of the root log, with the proof that the log has it. */
+export interface Entry {
+  text: string;
+  proof: string[] | null;
+}
+
 /** The answer to GET /v1/signals/{id}/proof. */
 export interface SignalProof {
   checkpoint?: string;
+  heads: Entry;
   created: Leaf;
   closed: Leaf | null;
 }
@@ -33,14 +40,14 @@ interface Log {
   root: string;
 }
 
-interface Checkpoint {
-  origin: string;
+/** An entry of the root log. */
+interface Heads {
   at: string;
   logs: Log[];
 }
 
 const maxLogs = 1024;
-const maxNote = 128 << 10; // bytes
+const maxNote = 16 << 10; // bytes
 const maxSize = 2 ** 48; // leaves of a log
 
 class Broken extends Error {
@@ -107,12 +114,6 @@ class Hasher {
     return this.record(new Uint8Array(await this.subtle.sign("HMAC", key, utf8(text))));
   }
 
-  async rootOfLeaves(leaves: Bytes[]): Promise<Bytes> {
-    if (leaves.length === 1) return leaves[0]!;
-    const k = split(leaves.length);
-    return this.node(await this.rootOfLeaves(leaves.slice(0, k)), await this.rootOfLeaves(leaves.slice(k)));
-  }
-
   /** Returns the root of a tree of n leaves that has a leaf at an index, by the other hashes on its way; null: too few or too many. */
   async rootByProof(n: number, index: number, leaf: Bytes, proof: Bytes[]): Promise<Bytes | null> {
     if (n === 1) return proof.length === 0 ? leaf : null;
@@ -132,28 +133,34 @@ function split(n: number): number {
   return k;
 }
 
-const line = (l: Log, i: number) => `log ${i} ${l.size} ${l.root}\n`;
+const isHash = (text: string) => decode(text).length === 32 && encode(decode(text)) === text;
+const isSize = (n: number) => n >= 0 && n <= maxSize;
 
-/** Reads the text of a checkpoint. It accepts nothing that a service would not write. */
-async function parse(text: string, h: Hasher): Promise<Checkpoint> {
-  const lines = text.split("\n");
-  const c: Checkpoint = { origin: lines[0]!, at: lines[3]?.replace(/^time /, "") ?? "", logs: [] };
-  const retention = Number(lines[4]?.replace(/^retention /, ""));
-  for (const l of lines.slice(5, -1)) {
-    const [, , size, root] = l.split(" ");
-    c.logs.push({ size: Number(size), root: root ?? "" });
-  }
-  const sound = (l: Log) => l.size >= 0 && l.size <= maxSize && encode(decode(l.root)) === l.root && decode(l.root).length === 32;
-  if (c.logs.length === 0 || c.logs.length > maxLogs || !c.logs.every(sound) || Number.isNaN(Date.parse(c.at))) {
+/** Reads the text of a checkpoint: the size and the root of the root log. It accepts nothing that a service would not write. */
+function parse(text: string): Log {
+  const [origin, size, root] = text.split("\n");
+  const log = { size: Number(size), root: root ?? "" };
+  if (!isSize(log.size) || !isHash(log.root) || `${origin}\n${log.size}\n${log.root}\n` !== text) {
     throw new Broken("checkpoint", "it is not a checkpoint");
   }
-  const leaves = await Promise.all(c.logs.map((l, i) => h.record(utf8(line(l, i)))));
-  const total = c.logs.reduce((n, l) => n + l.size, 0);
-  const at = new Date(c.at).toISOString().replace(".000Z", "Z");
-  if (`${c.origin}\n${total}\n${encode(await h.rootOfLeaves(leaves))}\ntime ${at}\nretention ${retention}\n${c.logs.map(line).join("")}` !== text) {
-    throw new Broken("checkpoint", "its lines do not belong together");
+  return log;
+}
+
+/** Reads the entry that the root log ends with. */
+async function readHeads(log: Log, entry: Entry, h: Hasher): Promise<Heads> {
+  const proof = (entry.proof ?? []).map(decode);
+  const root = log.size > 0 ? await h.rootByProof(log.size, log.size - 1, await h.record(utf8(entry.text)), proof) : null;
+  if (!root || encode(root) !== log.root) throw new Broken("checkpoint", "the root log does not end with these heads");
+  const [kind, time, , , ...lines] = entry.text.split("\n");
+  const logs = lines.slice(0, -1).map((l) => {
+    const [size, hash] = l.split(" ");
+    return { size: Number(size), root: hash ?? "" };
+  });
+  const at = time?.replace(/^time /, "") ?? "";
+  if (kind !== "heads" || logs.length > maxLogs || !logs.every((l) => isSize(l.size) && isHash(l.root)) || Number.isNaN(Date.parse(at))) {
+    throw new Broken("checkpoint", "its heads are not readable");
   }
-  return c;
+  return { at, logs };
 }
 
 interface Key {
@@ -185,7 +192,7 @@ async function verifies(subtle: Subtle, key: Key, signature: Bytes, text: string
 }
 
 /** Checks the signatures of a checkpoint, of which one must be by a key of the service. */
-async function open(note: string, keys: string, h: Hasher): Promise<{ checkpoint: Checkpoint; key: string; signed: boolean }> {
+async function open(note: string, keys: string, h: Hasher): Promise<{ root: Log; key: string; signed: boolean }> {
   const end = note.lastIndexOf("\n\n");
   if (end < 0 || note.length > maxNote || !note.endsWith("\n")) throw new Broken("checkpoint", "it has no signatures");
   const text = note.slice(0, end + 1);
@@ -202,13 +209,13 @@ async function open(note: string, keys: string, h: Hasher): Promise<{ checkpoint
     if (key.name === origin) by ??= { key: key.name, signed: right === true };
   }
   if (!by) throw new Broken("signature", `none is by a key of ${origin}`);
-  return { checkpoint: await parse(text, h), ...by };
+  return { root: parse(text), ...by };
 }
 
 type Members = Record<string, unknown>;
 
 /** Checks that a log of the checkpoint has a leaf, and returns what it has recorded. */
-async function holds(c: Checkpoint, leaf: Leaf, kind: "created" | "closed", h: Hasher): Promise<Members> {
+async function holds(c: Heads, leaf: Leaf, kind: "created" | "closed", h: Hasher): Promise<Members> {
   const log = c.logs[leaf.log];
   if (!log || leaf.size !== log.size || leaf.index < 0 || leaf.index >= log.size) {
     throw new Broken("leaf", "its proof is for another checkpoint");
@@ -298,7 +305,8 @@ export async function verify(proof: SignalProof, keys: string, signal: object, s
   if (!subtle) return { kind: "unavailable" };
   const h = new Hasher(subtle);
   try {
-    const { checkpoint, key, signed } = await open(proof.checkpoint ?? "", keys, h);
+    const { root, key, signed } = await open(proof.checkpoint ?? "", keys, h);
+    const checkpoint = await readHeads(root, proof.heads, h);
     const shown = signal as Record<string, unknown>;
     const created = await holds(checkpoint, proof.created, "created", h);
     const closed = proof.closed ? await holds(checkpoint, proof.closed, "closed", h) : null;
