@@ -171,6 +171,7 @@ func (a *Assessment) Metadata(asset string, l signal.Levels, cost float64, extra
 	o.number("break_even_net", a.BreakEven(cost))
 	o.number("expected_r", a.ExpectedR(0))
 	o.number("expected_r_net", a.ExpectedR(cost))
+	o.number("cost_r", round(cost, 4))
 	o.number("edge", a.Edge(cost))
 	low, high := a.Interval()
 	o.value("confidence_interval", func() any { return [2]float64{low, high} })

@@ -57,7 +57,7 @@ func TestMetadata(t *testing.T) {
 		`break-even after costs 48 %, so the past speaks for a loss. ` +
 		`Stop 1.5 ATR, target 2.25 ATR, expires in 24 bars.",` +
 		`"values":{"adx_14":27.1,"atr_14":2,"ema_12_26":{"ema_12":99,"ema_26":97.4}},"strength":0.8125,` +
-		`"break_even":0.44,"break_even_net":0.48,"expected_r":-0.0205,"expected_r_net":-0.1205,"edge":-0.0482,` +
+		`"break_even":0.44,"break_even_net":0.48,"expected_r":-0.0205,"expected_r_net":-0.1205,"cost_r":0.1,"edge":-0.0482,` +
 		`"confidence_interval":[0.4021,0.4615],"sample":931.4,"comparable_share":0.4412,` +
 		`"measure":"probability","source":"simulated","time_compression":60}`
 	if diff := cmp.Diff(want, got); diff != "" {
