@@ -65,7 +65,7 @@ func TestDocumentedArithmetic(t *testing.T) {
 	has("| `break_even` | %.4f |", a.BreakEven(0))
 	has("they make %.4f R together", a.Win+a.Loss)
 	has("| `break_even_net` | %.4f |", a.BreakEven(cost))
-	has("the stop is %.3f %% away: costs of %.4f R, and %.4f + %.4f / %.4f = %.4f |", 100*(stop-entry)/entry, cost,
+	has("the stop is %.3f %% away: costs of %.4f R (`cost_r`), and %.4f + %.4f / %.4f = %.4f |", 100*(stop-entry)/entry, cost,
 		a.BreakEven(0), cost, together, a.BreakEven(cost))
 	has("| `edge` | %.4f | %.4f - %.4f |", a.Edge(cost), a.Confidence, a.BreakEven(cost))
 	has("| `expected_r`, `expected_r_net` | %.4f, %.4f | %.4f · (%.4f - %.4f), and less %.4f |", a.ExpectedR(0),
