@@ -483,35 +483,48 @@ func TestARolledBackStoreIsNotSigned(t *testing.T) {
 		t.Cleanup(w.end)
 		w.add(3)
 		time.Sleep(15 * time.Second)
-		copied := &harness{newest: w.newest, root: w.root, roots: w.roots, entries: w.entries, leaves: w.leaves,
-			stored: w.stored}
+		copied := w.copied()
 		w.add(3)
 		time.Sleep(15 * time.Second)
 		w.end()
-		lost := w.newest
-		w.do(func() {
-			w.newest, w.root, w.roots = copied.newest, copied.root, copied.roots
-			w.entries, w.leaves, w.stored = copied.entries, copied.leaves, copied.stored
-		})
+		lost := w.copied().newest
+		w.rollBack(copied)
 		w.start(record.SigningPartition)
 		w.add(9) // more than were lost
 		time.Sleep(2 * time.Minute)
-		if w.newest.Root != copied.newest.Root {
-			t.Fatalf("after a rollback %+v is signed", w.newest.Heads)
+		if now := w.copied().newest; now.Root != copied.newest.Root {
+			t.Fatalf("after a rollback %+v is signed", now.Heads)
 		}
 		w.do(func() { w.back = &record.Rollback{At: time.Now(), Lost: lost.Root.N, Root: lost.Root.Hash} })
 		time.Sleep(2 * time.Second)
-		if w.newest.Root.N != copied.newest.Root.N+2 || w.back.Entry != copied.newest.Root.N+1 ||
-			w.newest.Size() != 12 {
-			t.Errorf("after its acceptance the newest is %+v, with the entry %d", w.newest.Checkpoint, w.back.Entry)
+		now := w.copied()
+		if now.newest.Root.N != copied.newest.Root.N+2 || now.back.Entry != copied.newest.Root.N+1 ||
+			now.newest.Size() != 12 {
+			t.Errorf("after its acceptance the newest is %+v, with the entry %d", now.newest.Checkpoint, now.back.Entry)
 		}
 		// The acceptance is for once.
 		w.end()
-		w.do(func() { w.newest, w.root, w.roots = copied.newest, copied.root, copied.roots })
+		w.rollBack(copied)
 		w.start(record.SigningPartition)
 		time.Sleep(2 * time.Minute)
-		if w.newest.Root != copied.newest.Root {
-			t.Errorf("after another rollback %+v is signed", w.newest.Heads)
+		if now := w.copied().newest; now.Root != copied.newest.Root {
+			t.Errorf("after another rollback %+v is signed", now.Heads)
 		}
+	})
+}
+
+// copied returns a copy of what is stored.
+func (w *harness) copied() *harness {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return &harness{newest: w.newest, root: w.root, roots: w.roots, back: w.back, entries: w.entries, leaves: w.leaves,
+		stored: w.stored}
+}
+
+// rollBack replaces what is stored, but for an accepted rollback, by a copy.
+func (w *harness) rollBack(c *harness) {
+	w.do(func() {
+		w.newest, w.root, w.roots = c.newest, c.root, c.roots
+		w.entries, w.leaves, w.stored = c.entries, c.leaves, c.stored
 	})
 }
