@@ -55,8 +55,8 @@ const (
 var (
 	headerText  = []string{"text/plain; charset=utf-8"}
 	headerBytes = []string{typeBytes}
-	// headerForEver is for what never changes, headerBriefly for the newest checkpoint.
-	headerForEver = []string{"public, max-age=31536000, immutable"}
+	// headerTile is for what changes only with the record, headerBriefly for the newest checkpoint.
+	headerTile    = []string{"public, max-age=300"}
 	headerBriefly = []string{"public, max-age=5"}
 )
 
@@ -103,11 +103,12 @@ type RecordHandlers struct {
 	witnesses Witnesses
 	signals   SignalFinder
 	keys      []string
+	bundles   chan struct{} // has an element while a bundle of entries is computed
 }
 
 // NewRecordHandlers returns the handlers of a record with public keys.
 func NewRecordHandlers(r Record, witnesses Witnesses, signals SignalFinder, keys []string) *RecordHandlers {
-	return &RecordHandlers{r, witnesses, signals, keys}
+	return &RecordHandlers{r, witnesses, signals, keys, make(chan struct{}, 1)}
 }
 
 // Routes implements Resource. All that they show rests on a confirmed checkpoint.
@@ -181,23 +182,36 @@ func (h *RecordHandlers) publicTile(c *call) error {
 	}
 	var data []byte
 	if bundle {
-		texts, err := h.record.Entries(ctx, tile.N<<tileHeight, tile.W, newest.Checkpoint)
-		if err != nil {
+		if data, err = h.bundle(ctx, tile, newest.Checkpoint); err != nil {
 			return err
-		}
-		for _, text := range texts {
-			data = append(binary.BigEndian.AppendUint16(data, uint16(len(text))), text...)
 		}
 	} else if data, err = h.record.RootTile(ctx, tile); err != nil {
 		return err
 	}
-	c.Header()["Cache-Control"] = headerForEver
+	c.Header()["Cache-Control"] = headerTile
 	return c.send(http.StatusOK, headerBytes, data)
 }
 
 // publicKeys answers GET /v1/log/key.
 func (h *RecordHandlers) publicKeys(c *call) error {
 	return c.send(http.StatusOK, headerText, []byte(strings.Join(h.keys, "\n")+"\n"))
+}
+
+// bundle returns the entries of a tile. One is computed at a time: it hashes the leaves between its entries,
+// which anybody may ask for.
+func (h *RecordHandlers) bundle(ctx context.Context, tile tlog.Tile, newest *verify.Checkpoint) ([]byte, error) {
+	select {
+	case h.bundles <- struct{}{}:
+		defer func() { <-h.bundles }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	texts, err := h.record.Entries(ctx, tile.N<<tileHeight, tile.W, newest)
+	var data []byte
+	for _, text := range texts {
+		data = append(binary.BigEndian.AppendUint16(data, uint16(len(text))), text...)
+	}
+	return data, err
 }
 
 // proveSignal answers GET /v1/signals/{id}/proof.

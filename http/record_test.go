@@ -122,7 +122,7 @@ func TestRecordIsServed(t *testing.T) {
 	for path, size := range map[string]int{"/log/tile/0%2F000": 256 * 32, "/log/tile/0%2F001.p%2F44": 44 * 32,
 		"/log/tile/1%2F000.p%2F1": 32} {
 		a := do(t, s, "GET", path, "")
-		if a.Status != 200 || len(a.Body) != size || !strings.Contains(a.Header.Get("Cache-Control"), "immutable") ||
+		if a.Status != 200 || len(a.Body) != size || a.Header.Get("Cache-Control") != "public, max-age=300" ||
 			a.Header.Get("Content-Type") != "application/octet-stream" {
 			t.Errorf("%s is %d bytes with %v", path, len(a.Body), a.Header)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
@@ -41,13 +42,19 @@ func (h *RecordHandlers) listWitnesses(c *call) error {
 		return err
 	}
 	list := witnessList{Witnesses: []witnessView{}}
+	if len(all) == 0 {
+		return c.value(http.StatusOK, list)
+	}
+	newest, err := h.newest(ctx)
+	if err != nil {
+		return err
+	}
 	for i := range all {
 		w := &all[i]
-		newest, err := h.newest(ctx)
-		if err != nil {
-			return err
-		}
 		at, err := h.record.CheckpointAt(ctx, w.Size, newest)
+		if signal.KindOf(err) == signal.KindNotFound { // of a root log that was rolled back
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -82,6 +89,8 @@ func badNote(c *call, err error) error {
 	switch {
 	case errors.Is(err, record.ErrNotOwn):
 		advice = ": send all lines of GET /v1/log/checkpoint unchanged, and add a line of your signature"
+	case errors.Is(err, record.ErrLost):
+		advice = ": send the newest one"
 	case errors.Is(err, record.ErrNoWitness):
 		advice = ": the operator lists the public keys of witnesses in record.witnesses"
 	case errors.Is(err, verify.ErrNote):

@@ -80,9 +80,10 @@ func (s *cosigner) cosign(ctx context.Context, known int64) (int64, error) {
 	}
 	lines, seen, err := s.ask(ctx, known, newest)
 	if err == nil && lines == nil { // it knows another size
-		if known = seen; known > newest.Root.N {
+		if seen > newest.Root.N {
 			return known, errAhead
 		}
+		known = seen
 		lines, _, err = s.ask(ctx, known, newest)
 	}
 	if err != nil {

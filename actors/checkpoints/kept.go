@@ -48,14 +48,16 @@ func (k *kept) saw(c *record.Signed) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.loaded = true
-	if k.newest != nil && k.newest.Origin == c.Origin && k.newest.Root == c.Root {
+	if was := k.newest; was != nil && was.Origin == c.Origin && (was.Root == c.Root || c.At.Before(was.At)) {
 		return nil
+	}
+	if k.keeper != nil {
+		if err := k.keeper.Save(c); err != nil {
+			return err
+		}
 	}
 	k.newest = c
-	if k.keeper == nil {
-		return nil
-	}
-	return k.keeper.Save(c)
+	return nil
 }
 
 // Watch keeps the newest checkpoint until ctx ends, on each node: whichever signs next knows it.
@@ -70,7 +72,7 @@ func (n *Node) Watch(ctx context.Context) error {
 		case <-t.C:
 		}
 		within, cancel := context.WithTimeout(ctx, stepTimeout)
-		err := n.look(within)
+		err := n.keepNewest(within)
 		cancel()
 		if err != nil && !failing && ctx.Err() == nil {
 			n.options.Log.Warn("the newest checkpoint is not kept", "err", err)
@@ -79,8 +81,8 @@ func (n *Node) Watch(ctx context.Context) error {
 	}
 }
 
-// look keeps the newest checkpoint if it follows the one that was seen before.
-func (n *Node) look(ctx context.Context) error {
+// keepNewest keeps the newest checkpoint if it follows the one that was seen before.
+func (n *Node) keepNewest(ctx context.Context) error {
 	c, err := n.store.Checkpoint(ctx)
 	if signal.KindOf(err) == signal.KindNotFound {
 		return nil
@@ -102,7 +104,7 @@ func (n *Node) extends(ctx context.Context, stored *verify.Checkpoint) error {
 		return err
 	}
 	back, err := n.store.Rollback(ctx)
-	if err != nil || back != nil && (seen.Root.Hash == back.Root || seen.At.Before(back.At)) {
+	if err != nil || back != nil && back.Origin == seen.Origin && (seen.Root.Hash == back.Root || seen.At.Before(back.At)) {
 		return err
 	}
 	if stored == nil || stored.Root.N < seen.Root.N {

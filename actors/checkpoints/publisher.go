@@ -160,7 +160,7 @@ func (o *owned) publish(ctx context.Context, to map[signal.AccountID]time.Time) 
 		return got, err
 	}
 	for account, last := range to {
-		if !last.IsZero() && newest.At.Sub(last) < publishEvery*o.options.Every {
+		if age := newest.At.Sub(last); !last.IsZero() && age >= 0 && age < publishEvery*o.options.Every {
 			continue
 		}
 		_, err := o.options.Events.Append(ctx, signal.Change{

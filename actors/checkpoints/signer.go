@@ -26,6 +26,8 @@ type (
 const (
 	// checkEvery is how often the signer counts leaves.
 	checkEvery = time.Second
+	// signBefore is how much earlier than due it signs: for the wait of a leaf, and for a check.
+	signBefore = appendAfter + checkEvery
 	// signEvery is how often it signs without new leaves, so that readers see that there are none.
 	signEvery = time.Minute
 )
@@ -117,7 +119,7 @@ func (o *owned) check(ctx context.Context) (*verify.Checkpoint, error) {
 			return last, err
 		}
 		grown, age := n-last.Size(), now.Sub(last.At)
-		due := age >= signEvery || age >= o.options.Every && grown > 0
+		due := age >= signEvery || grown > 0 && age >= o.options.Every-signBefore
 		if !due && grown >= 0 && age >= 0 {
 			return last, nil
 		}
@@ -156,13 +158,16 @@ func (o *owned) sign(ctx context.Context, last *verify.Checkpoint, now time.Time
 	if err := o.store.StoreCheckpoint(ctx, o.Epoch, next, back, append(before, pieces...)); err != nil {
 		return nil, err
 	}
-	return next.Checkpoint, o.kept.saw(next)
+	if err := o.kept.saw(next); err != nil {
+		o.log.Warn("the newest checkpoint is not kept", "err", err)
+	}
+	return next.Checkpoint, nil
 }
 
 // accepted adds an accepted rollback to the root log, once. It returns nil without one.
 func (o *owned) accepted(ctx context.Context, root *record.Tree) (*record.Rollback, []record.Piece, error) {
 	back, err := o.store.Rollback(ctx)
-	if err != nil || back == nil || back.Entry > 0 {
+	if err != nil || back == nil || back.Entry > 0 || back.Origin != o.keys.Name() {
 		return nil, nil, err
 	}
 	pieces := root.Append([]tlog.Hash{tlog.RecordHash([]byte(back.Text()))})

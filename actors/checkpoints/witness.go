@@ -4,12 +4,15 @@ import (
 	"context"
 
 	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // CountersignedStore keeps the checkpoints that witnesses have signed. See leaves.Store of
 // persistence.
 type CountersignedStore interface {
 	StoreCountersigned(ctx context.Context, c record.Countersigned) error
+	Checkpoint(ctx context.Context) (*record.Signed, error)
+	CheckpointAt(ctx context.Context, size int64, newest *record.Signed) (*record.Signed, error)
 	Countersigned(ctx context.Context) (map[string]string, error)
 }
 
@@ -35,7 +38,18 @@ func (w *Witnesses) Add(ctx context.Context, signed []byte) error {
 	if err != nil {
 		return err
 	}
+	newest, err := w.store.Checkpoint(ctx)
+	if err != nil {
+		return err
+	}
 	for _, c := range all {
+		stored, err := w.store.CheckpointAt(ctx, c.Size, newest)
+		if signal.KindOf(err) == signal.KindNotFound || err == nil && stored.Root.Hash != c.Root {
+			return record.ErrLost
+		}
+		if err != nil {
+			return err
+		}
 		if err := w.store.StoreCountersigned(ctx, c); err != nil {
 			return err
 		}

@@ -141,12 +141,13 @@ func (s *Signed) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// Rollback is an entry of the root log that an operator has accepted the loss of later ones.
+// Rollback is the entry of the root log that records an accepted loss of later entries.
 type Rollback struct {
-	At    time.Time `json:"at"`    // when it was accepted
-	Lost  int64     `json:"lost"`  // the size that the root log had
-	Root  tlog.Hash `json:"root"`  // the root that it had then
-	Entry int64     `json:"entry"` // its number in the root log, from 1; 0 while it has none
+	Origin string    `json:"origin"` // of the record
+	At     time.Time `json:"at"`     // when it was accepted
+	Lost   int64     `json:"lost"`   // the size that the root log had
+	Root   tlog.Hash `json:"root"`   // the root that it had then
+	Entry  int64     `json:"entry"`  // its number in the root log, from 1; 0 while it has none
 }
 
 // Text returns the text of the entry.

@@ -137,6 +137,32 @@ func TestTamperingIsNamed(t *testing.T) {
 			signed.Entry.Text = strings.Replace(signed.Entry.Text, "retention 0", "retention 9", 1)
 			return c.ReadHeads(&signed.Entry)
 		}, verify.ErrEntry},
+		"a closing with a forecast": {func(l *ledger, _, _ *verify.Checkpoint) error {
+			closed := strings.Replace(l.logs[1].leaves[2].Text, `"exit_price"`, `"direction":"short","exit_price"`, 1)
+			_, err := verify.Matches(l.logs[1].leaves[0].Text, closed, []byte(`{"signal_id":"sig_0"}`))
+			return err
+		}, verify.ErrLeaf},
+		"a leaf with a member twice": {func(l *ledger, _, _ *verify.Checkpoint) error {
+			closed := strings.Replace(l.logs[1].leaves[2].Text, `"exit_price"`, `"exit_price":101,"exit_price"`, 1)
+			_, err := verify.Matches(l.logs[1].leaves[0].Text, closed, []byte(`{"signal_id":"sig_0"}`))
+			return err
+		}, verify.ErrLeaf},
+		"a leaf with a member in capitals": {func(l *ledger, _, _ *verify.Checkpoint) error {
+			closed := strings.Replace(l.logs[1].leaves[2].Text, `"exit_price"`, `"Exit_price":101,"exit_price"`, 1)
+			_, err := verify.Matches(l.logs[1].leaves[0].Text, closed, []byte(`{"signal_id":"sig_0"}`))
+			return err
+		}, verify.ErrLeaf},
+		"a leaf with a source twice": {func(l *ledger, _, _ *verify.Checkpoint) error {
+			created := strings.Replace(l.logs[1].leaves[0].Text, `"source"`, `"Source":"binance","source"`, 1)
+			_, err := verify.Matches(created, "", []byte(`{"signal_id":"sig_0"}`))
+			return err
+		}, verify.ErrLeaf},
+		"a time of the signal before that it was not": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			was := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+			_, _, err := newer.Complete([]*verify.Recorded{{Kind: "created", Created: 1, At: was},
+				{Kind: "created", Created: 2, Previous: &time.Time{}}})
+			return err
+		}, verify.ErrDiffers},
 		"an account less": {func(l *ledger, older, newer *verify.Checkpoint) error {
 			older.Accounts = 1
 			return l.consistency(older, newer).Consistent(older, newer)

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"golang.org/x/mod/sumdb/note"
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 )
@@ -20,6 +21,7 @@ const MaxWitnesses = 16
 var (
 	ErrNotOwn    = errors.New("it has no signature of this service")
 	ErrNoWitness = errors.New("it has no signature of a trusted witness")
+	ErrLost      = errors.New("the root log does not have this checkpoint any more")
 )
 
 // Witnesses are those who may countersign checkpoints.
@@ -33,6 +35,7 @@ type Witnesses struct {
 type Countersigned struct {
 	Key  string // the public key of the witness
 	Size int64  // of the root log
+	Root tlog.Hash
 	Note []byte // the signed note, with the signatures of the service
 }
 
@@ -115,7 +118,7 @@ func (w *Witnesses) Read(signed []byte, own *Keys) (map[string]Countersigned, er
 		if err != nil {
 			return nil, err
 		}
-		all[w.keys[i]] = Countersigned{Key: w.keys[i], Size: c.Root.N, Note: text}
+		all[w.keys[i]] = Countersigned{Key: w.keys[i], Size: c.Root.N, Root: c.Root.Hash, Note: text}
 	}
 	if len(all) == 0 {
 		return nil, ErrNoWitness

@@ -83,11 +83,14 @@ func acceptRollback(ctx context.Context, store *persistence.Store, kept *record.
 	}
 	if stored.Root.N >= kept.Root.N {
 		at, err := store.Leaves.CheckpointAt(ctx, kept.Root.N, stored)
+		if err != nil && signal.KindOf(err) != signal.KindNotFound {
+			return err
+		}
 		if err == nil && at.Root == kept.Root {
 			return errors.New("there is nothing to accept: Redis has the newest checkpoint that this node has seen")
 		}
 	}
-	back := &record.Rollback{At: time.Now().UTC().Truncate(time.Second), Lost: kept.Root.N, Root: kept.Root.Hash}
+	back := &record.Rollback{Origin: kept.Origin, At: time.Now().UTC().Truncate(time.Second), Lost: kept.Root.N, Root: kept.Root.Hash}
 	if err := store.Leaves.AcceptRollback(ctx, back); err != nil {
 		return err
 	}

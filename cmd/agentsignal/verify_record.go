@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/mod/sumdb/note"
 
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
@@ -74,6 +75,9 @@ func (v *recordCheck) reader(cmd *cobra.Command) (r export.Reader, err error) {
 		if err != nil {
 			return r, fmt.Errorf("--witness: %.80q is not a public key of the form NAME+HASH+BASE64", key)
 		}
+		if slices.ContainsFunc(r.Keys, func(k note.Verifier) bool { return k.Name() == w.Name() && k.KeyHash() == w.KeyHash() }) {
+			return r, fmt.Errorf("--witness: %.80q is a key of the service itself", key)
+		}
 		r.Witnesses = append(r.Witnesses, w)
 	}
 	return r, nil
@@ -131,6 +135,11 @@ func (v *recordCheck) unsupported(r *export.Record) error {
 	if len(r.Evidence) == 0 && !v.unwitnessed {
 		why = append(why, errors.New("the record is consistent with itself, and nothing outside stands behind its times: "+
 			"give --since or --witness, or accept that by --allow-unwitnessed"))
+	}
+	if len(r.Evidence) > 0 && r.Closed > 0 && r.CommittedOutside == 0 && !v.unwitnessed {
+		why = append(why, errors.New("none of the closed signals was in a checkpoint of --since or --witness before it "+
+			"ended, so nothing shows that its forecast came first: keep a checkpoint for longer, or accept that by "+
+			"--allow-unwitnessed"))
 	}
 	if n := r.Simulated(); n > 0 && !v.simulated {
 		why = append(why, fmt.Errorf("%d of %d signals have simulated prices: accept that by --allow-simulated",

@@ -44,6 +44,7 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 		if signed, err = a.s.signed.leaves(ctx, a.partition); err != nil {
 			return nil, err
 		}
+		signed = min(signed, a.head.Size) // a log that was rolled back has fewer
 	}
 	if err := a.know(ctx, leaves); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"golang.org/x/mod/sumdb/tlog"
 
@@ -49,6 +50,9 @@ func (s *Root) CheckpointAt(ctx context.Context, size int64, newest *record.Sign
 	texts, err := s.Entries(ctx, size-1, 1, newest.Checkpoint)
 	if err != nil {
 		return nil, err
+	}
+	if !strings.HasPrefix(texts[0], "heads\n") { // that of a rollback
+		return nil, signal.NotFound("checkpoint")
 	}
 	tiles := s.tiles(ctx)
 	root, err := record.HeadAt(newest.Root, size, tiles)

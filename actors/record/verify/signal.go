@@ -22,16 +22,20 @@ import (
 // returns the members of which neither holds, sorted: they are the word of the service.
 func Matches(created, closed string, signal []byte) (unproved []string, err error) {
 	var shown map[string]any
+	if err := json.Unmarshal(signal, &shown); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIncomplete, err)
+	}
 	known := map[string]any{}
-	err = json.Unmarshal(signal, &shown)
 	for _, text := range []string{created, closed} {
-		if err == nil && text != "" {
-			err = json.Unmarshal([]byte(text), &known) // a closing repeats signal_id alone
+		if text == "" {
+			continue
 		}
+		leaf, err := parseLeaf(text)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrIncomplete, err)
+			return nil, err
 		}
-		if id, ok := known["signal_id"].(string); !ok || shown["signal_id"] != any(id) {
+		maps.Copy(known, leaf) // a closing repeats signal_id alone
+		if id, ok := leaf["signal_id"].(string); !ok || shown["signal_id"] != any(id) {
 			return nil, fmt.Errorf("%w: it has another signal_id", ErrDiffers)
 		}
 	}
@@ -51,6 +55,70 @@ func Matches(created, closed string, signal []byte) (unproved []string, err erro
 		}
 	}
 	return unproved, nil
+}
+
+// members has those that a leaf of each kind may have, of itself and of the signal. A closing has none
+// of the forecast.
+var members = map[any][]string{
+	"created": {"v", "kind", "account", "created", "closed", "signal_id", "previous_created_at", "agent_id", "asset",
+		"strategy", "timeframe", "risk_level", "direction", "initial_confidence", "entry_price", "stop_loss", "take_profit",
+		"created_at", "expires_at", "metadata", "metadata_sha256"},
+	"closed": {"v", "kind", "account", "created", "closed", "signal_id", "signed_leaves", "final_confidence", "mfe_r",
+		"mae_r", "closed_at", "close_reason", "exit_price", "metadata"},
+}
+
+// parseLeaf reads the text of a leaf, which must have members of its kind alone, each once.
+func parseLeaf(text string) (map[string]any, error) {
+	leaf, copies := map[string]any{}, map[string]any{}
+	err := eachMember(text, func(name string, value json.RawMessage) error {
+		if _, twice := leaf[name]; twice {
+			return fmt.Errorf("%s stands there twice", name)
+		}
+		var v any
+		err := json.Unmarshal(value, &v)
+		if leaf[name] = v; name != "metadata" {
+			return err
+		}
+		return eachMember(string(value), func(name string, _ json.RawMessage) error {
+			if _, twice := copies[strings.ToLower(name)]; twice {
+				return fmt.Errorf("metadata.%s stands there twice", name)
+			}
+			copies[strings.ToLower(name)] = true
+			return nil
+		})
+	})
+	for name := range leaf {
+		if err == nil && !slices.Contains(members[leaf["kind"]], name) {
+			err = fmt.Errorf("a leaf of this kind has no %s", name)
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLeaf, err)
+	}
+	return leaf, nil
+}
+
+// eachMember calls f for each member of a JSON object, in their order.
+func eachMember(text string, f func(name string, value json.RawMessage) error) error {
+	d := json.NewDecoder(strings.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errors.Join(errors.New("it is no JSON object"), err)
+	}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return err
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return err
+		}
+		if err := f(t.(string), value); err != nil { // a name is a string
+			return err
+		}
+	}
+	_, err := d.Token()
+	return err
 }
 
 // derive adds to what leaves have recorded of a signal the members that follow from it.

@@ -35,6 +35,10 @@ const (
 	MaxNote = 16 << 10 // bytes of a checkpoint with its signatures
 	MaxLogs = 1024     // logs of a service
 	maxSize = 1 << 48  // leaves of a log
+
+	// retentionSlack is how much younger than the retention a signal may be when it is removed, at most
+	// a tenth of it: clocks differ, and a checkpoint is older than what is read beside it.
+	retentionSlack = time.Hour
 )
 
 // Errors, each naming a kind of tampering or a wrong file.
@@ -212,6 +216,8 @@ type Recorded struct {
 	Created int64  `json:"created"` // signals of the account created so far, this one included
 	Closed  int64  `json:"closed"`  // as closed
 	Signal  string `json:"signal_id"`
+	// At is when the signal was created; zero in closings.
+	At time.Time `json:"created_at"`
 	// Previous is when the account had created the signal before; nil in its first, and in closings.
 	Previous *time.Time `json:"previous_created_at"`
 	// Signed is how many leaves of the log the newest checkpoint had when a signal closed: its
@@ -243,7 +249,10 @@ func (h *Heads) Holds(l *Leaf) (*Recorded, error) {
 		return nil, ErrNotIn
 	}
 	var e Recorded
-	err := json.Unmarshal([]byte(l.Text), &e)
+	_, err := parseLeaf(l.Text)
+	if err == nil {
+		err = json.Unmarshal([]byte(l.Text), &e)
+	}
 	if err != nil || e.Kind != "created" && e.Kind != "closed" || e.Number() < 1 || min(e.Created, e.Closed) < 0 ||
 		e.Kind == "created" && (e.Created == 1) != (e.Previous == nil) || e.Signed < 0 || e.Signed > l.Index {
 		return nil, ErrLeaf
@@ -303,12 +312,15 @@ func begins(was, is tlog.Tree, proof tlog.TreeProof) error {
 // before the first one, and the newest entry by its counts; what has happened after it is not known.
 func (h *Heads) Complete(entries []*Recorded) (before map[string]int64, last *Recorded, err error) {
 	numbers := map[string]map[int64]bool{"created": {}, "closed": {}}
-	var first *Recorded // creation
+	created := map[int64]time.Time{} // by number
+	var first *Recorded              // creation
 	for _, e := range entries {
 		if e.Account != entries[0].Account || numbers[e.Kind][e.Number()] {
 			return nil, nil, fmt.Errorf("%w: entries of two accounts, or two with one number", ErrDiffers)
 		}
-		numbers[e.Kind][e.Number()] = true
+		if numbers[e.Kind][e.Number()] = true; e.Kind == "created" {
+			created[e.Created] = e.At
+		}
 		if e.Kind == "created" && (first == nil || e.Created < first.Created) {
 			first = e
 		}
@@ -320,7 +332,12 @@ func (h *Heads) Complete(entries []*Recorded) (before map[string]int64, last *Re
 		return nil, nil, fmt.Errorf("%w: there are no creations", ErrIncomplete)
 	}
 	before = map[string]int64{"created": first.Created - 1, "closed": first.Closed}
-	if was := first.Previous; was != nil && was.After(h.At.Add(-h.Retention)) {
+	for _, e := range entries {
+		if was, ok := created[e.Created-1]; ok && e.Kind == "created" && (e.Previous == nil || !e.Previous.Equal(was)) {
+			return nil, nil, fmt.Errorf("%w: created number %d names another time for the one before", ErrDiffers, e.Created)
+		}
+	}
+	if was := first.Previous; was != nil && was.After(h.At.Add(min(retentionSlack, h.Retention/10)-h.Retention)) {
 		return nil, nil, fmt.Errorf("%w: created number %d of %d, of %s, is younger than the retention of %s",
 			ErrMissing, before["created"], last.Created, was.UTC().Format(time.RFC3339), h.Retention)
 	}

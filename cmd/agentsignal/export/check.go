@@ -167,7 +167,7 @@ func (r *Record) add(l *line) error {
 		r.First = was.CreatedAt
 	}
 	var closed *verify.Recorded
-	text := ""
+	from, text := was.Metadata, "" // a closing has metadata of its own
 	if l.Closed != nil {
 		if closed, err = open(r.Checkpoint, l.Closed, "closed", &was); err != nil {
 			return err
@@ -187,8 +187,9 @@ func (r *Record) add(l *line) error {
 	for _, name := range unproved {
 		r.Unproved[r.once(name)]++
 	}
-	was.Metadata.Source = r.once(was.Metadata.Source)
-	r.count(l.Created, l.Closed, closed, was.Metadata)
+	from.Source = r.once(from.Source)
+	r.Origins[from]++
+	r.count(l.Created, l.Closed, closed, was.ClosedAt)
 	r.note(created, was.CreatedAt)
 	if closed == nil {
 		return nil
@@ -231,8 +232,7 @@ func (w *recorded) result(number int64) result {
 }
 
 // count counts what the order of the leaves shows of a signal. closed is nil while it is open.
-func (r *Record) count(created, closed *verify.Leaf, end *verify.Recorded, from Origin) {
-	r.Origins[from]++
+func (r *Record) count(created, closed *verify.Leaf, end *verify.Recorded, at time.Time) {
 	if len(r.Evidence) > 0 && created.Index >= r.Evidence[0].Checkpoint.Logs[created.Log].N {
 		r.Later++
 	}
@@ -244,7 +244,7 @@ func (r *Record) count(created, closed *verify.Leaf, end *verify.Recorded, from 
 	}
 	if slices.ContainsFunc(r.Evidence, func(e Evidence) bool {
 		n := e.Checkpoint.Logs[created.Log].N
-		return created.Index < n && n <= closed.Index
+		return created.Index < n && n <= closed.Index && !e.at().After(at.Add(maxSkew))
 	}) {
 		r.CommittedOutside++
 	}

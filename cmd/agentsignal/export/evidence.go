@@ -28,6 +28,14 @@ type Evidence struct {
 	Seen       time.Time // by the clock of the witness; zero if it does not sign that
 }
 
+// at returns when the checkpoint was there for sure.
+func (e *Evidence) at() time.Time {
+	if e.Seen.After(e.Checkpoint.At) {
+		return e.Seen
+	}
+	return e.Checkpoint.At
+}
+
 // evidence returns the checkpoints of an export behind which others than the service stand, the
 // oldest first. It checks that the logs of the newest begin with those of each.
 func (r *Reader) evidence(h *head, newest *verify.Checkpoint) ([]Evidence, error) {

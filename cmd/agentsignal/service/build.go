@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"github.com/agentsignal/agentsignal/actors/checkpoints"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,7 +74,11 @@ func build(e environment, n *node, s *storage, b *background) (*parts, error) {
 	}
 	planning := newPlanning(e, s, runs, access.limiter, prices.speedOf)
 	scorecards := newScorecards(e, s, prices.market)
-	proof, err := newProof(e, s, n.keys.record, delivery.webhooks.Settings)
+	var keeper checkpoints.Keeper
+	if n.embedded == nil || n.embedded.Durable() {
+		keeper = NewKeptCheckpoint(e.config)
+	}
+	proof, err := newProof(e, s, n.keys.record, keeper, delivery.webhooks.Settings)
 	if err != nil {
 		return nil, err
 	}

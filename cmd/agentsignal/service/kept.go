@@ -45,7 +45,12 @@ func (k *KeptCheckpoint) Save(c *record.Signed) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(k.path+".new", text, 0o600); err != nil {
+	f, err := os.OpenFile(k.path+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(k.path+".new", k.path)

@@ -30,7 +30,10 @@ type proof struct {
 }
 
 // newProof builds what appends to the record of signals and signs it, and what audits signals by a schedule.
-func newProof(e environment, s *storage, keys *record.Keys, webhooks *deliveries.Settings) (*proof, error) {
+// keeper keeps the newest checkpoint that was seen; nil where Redis ends with the process as well.
+func newProof(
+	e environment, s *storage, keys *record.Keys, keeper checkpoints.Keeper, webhooks *deliveries.Settings,
+) (*proof, error) {
 	c := e.config
 	trusted, err := record.ParseWitnesses(c.Record.Witnesses)
 	if err != nil {
@@ -46,7 +49,7 @@ func newProof(e environment, s *storage, keys *record.Keys, webhooks *deliveries
 			Events:      s.events,
 			Witnesses:   witnesses,
 			Ask:         askWitness,
-			Keeper:      NewKeptCheckpoint(c),
+			Keeper:      keeper,
 			Now:         s.store.Client.Now,
 			Log:         e.log,
 			Metrics:     checkpoints.NewMetrics(e.registry),

@@ -227,9 +227,16 @@ async function holds(c: Heads, leaf: Leaf, kind: "created" | "closed", h: Hasher
   }
   const recorded = JSON.parse(leaf.text) as Members;
   if (recorded["kind"] !== kind) throw new Broken("leaf", `it does not say that the signal was ${kind}`);
+  const other = Object.keys(recorded).find((name) => !ofSignal[kind].includes(name) && !ofLeaf.includes(name));
+  if (other) throw new Broken("leaf", `one of this kind has no ${other}`);
   return recorded;
 }
 
+/** What leaves of each kind may have of a signal. */
+const ofSignal: Record<"created" | "closed", string[]> = {
+  created: ["signal_id", "agent_id", "asset", "strategy", "timeframe", "risk_level", "direction", "initial_confidence", "entry_price", "stop_loss", "take_profit", "created_at", "expires_at"],
+  closed: ["signal_id", "final_confidence", "mfe_r", "mae_r", "closed_at", "close_reason", "exit_price"],
+};
 /** What leaves have of themselves, and not of the signal. */
 const ofLeaf = ["v", "kind", "account", "created", "closed", "signed_leaves", "previous_created_at", "metadata", "metadata_sha256"];
 /** The precision of members that are computed from prices. */
