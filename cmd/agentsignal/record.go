@@ -27,7 +27,8 @@ const (
 	recordPause    = 2 * time.Minute
 )
 
-// The wait for a checkpoint. One follows new leaves within record.every, 10 seconds unless set.
+// The wait for a checkpoint. One follows new leaves within record.every, 10 seconds unless set, and there is one each
+// minute.
 const (
 	checkpointWait = 75 * time.Second
 	checkpointPoll = 3 * time.Second
@@ -90,7 +91,8 @@ func acceptRollback(ctx context.Context, store *persistence.Store, kept *record.
 			return errors.New("there is nothing to accept: Redis has the newest checkpoint that this node has seen")
 		}
 	}
-	back := &record.Rollback{Origin: kept.Origin, At: time.Now().UTC().Truncate(time.Second), Lost: kept.Root.N, Root: kept.Root.Hash}
+	back := &record.Rollback{Origin: kept.Origin, At: time.Now().UTC().Truncate(time.Second), Lost: kept.Root.N,
+		Root: kept.Root.Hash}
 	if err := store.Leaves.AcceptRollback(ctx, back); err != nil {
 		return err
 	}

@@ -186,7 +186,7 @@ func printEvidence(w io.Writer, r *export.Record) {
 		fmt.Fprintln(w)
 	}
 	if len(r.Evidence) == 0 {
-		fmt.Fprintln(w, "  nobody")
+		fmt.Fprintln(w, "  no one")
 		return
 	}
 	fmt.Fprintf(w, "  %d of %d signals were created after the oldest of these\n", r.Later, r.Signals)

@@ -52,7 +52,7 @@ func TestExitCodesOfVerify(t *testing.T) {
 	}{
 		{0, "you kept the checkpoint of 2026-11-01T09:50:00Z, with 39 leaves\n  5 of 25 signals were created after",
 			[]string{"record", key, grown, "--since", note}},
-		{0, "  nobody\n", []string{"record", key, good, "--allow-unwitnessed"}},
+		{0, "  no one\n", []string{"record", key, good, "--allow-unwitnessed"}},
 		{3, "nothing outside stands behind its times", []string{"record", key, good}},
 		{3, "3 of 3 signals have simulated prices", []string{"record", inventor, invented, "--allow-unwitnessed"}},
 		{3, "nothing outside stands behind", []string{"record", inventor, invented, "--allow-simulated"}},

@@ -17,7 +17,7 @@ import (
 )
 
 // ErrNotSigned reports that no checkpoint has the leaf yet.
-var ErrNotSigned = redisclient.Refused("not_signed", "no checkpoint has it yet: ask again in ten seconds")
+var ErrNotSigned = redisclient.Refused("not_signed", "no checkpoint has it yet: one follows within seconds, ask again then")
 
 // Proofs prove what is in the Merkle logs.
 type Proofs struct {
