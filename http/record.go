@@ -45,8 +45,6 @@ type Record interface {
 const (
 	// maxTilePath is the greatest length of the path of a tile.
 	maxTilePath = 64
-	// tileHeight is the height of all tiles.
-	tileHeight = 8
 	// retryNotSigned is when to ask again for a proof that no checkpoint supports yet. The next one
 	// follows a leaf within record.every, 10 seconds unless set.
 	retryNotSigned = 10 * time.Second
@@ -134,12 +132,18 @@ func anybody(path string, handle func(*call) error) *Route {
 	return r
 }
 
-// newest returns the newest checkpoint, with the signatures of witnesses.
-func (h *RecordHandlers) newest(ctx context.Context) (*record.Signed, error) {
+// stored returns the newest checkpoint.
+func (h *RecordHandlers) stored(ctx context.Context) (*record.Signed, error) {
 	newest, err := h.record.Checkpoint(ctx)
 	if signal.KindOf(err) == signal.KindNotFound {
 		return nil, errNotSigned
 	}
+	return newest, err
+}
+
+// newest returns the newest checkpoint, with the signatures of witnesses.
+func (h *RecordHandlers) newest(ctx context.Context) (*record.Signed, error) {
+	newest, err := h.stored(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +177,7 @@ func (h *RecordHandlers) publicTile(c *call) error {
 		return notFound("tile", "its path is LEVEL/NUMBER or entries/NUMBER (C2SP tlog-tiles): 0/x001/067 is tile 1067 of "+
 			"level 0, and 0/x001/067.p/12 its first 12 hashes")
 	}
-	newest, err := h.newest(ctx)
+	newest, err := h.stored(ctx)
 	if err != nil {
 		return err
 	}
@@ -206,7 +210,7 @@ func (h *RecordHandlers) bundle(ctx context.Context, tile tlog.Tile, newest *ver
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	texts, err := h.record.Entries(ctx, tile.N<<tileHeight, tile.W, newest)
+	texts, err := h.record.Entries(ctx, tile.N<<record.TileHeight, tile.W, newest)
 	var data []byte
 	for _, text := range texts {
 		data = append(binary.BigEndian.AppendUint16(data, uint16(len(text))), text...)
@@ -321,7 +325,7 @@ func (h *RecordHandlers) tile(c *call) error {
 	if err != nil {
 		return err
 	}
-	head, err := h.newest(ctx)
+	head, err := h.stored(ctx)
 	if err != nil {
 		return err
 	}
@@ -349,8 +353,8 @@ func (h *RecordHandlers) tile(c *call) error {
 // inTree returns why a log with so many leaves does not have a tile.
 func inTree(tile tlog.Tile, size int64, log string) error {
 	level := max(tile.L, 0) // bundles of entries have the level -1
-	n := size >> (tileHeight * level)
-	if n>>tileHeight >= tile.N && n >= tile.N<<tileHeight+int64(tile.W) {
+	n := size >> (record.TileHeight * level)
+	if n>>record.TileHeight >= tile.N && n >= tile.N<<record.TileHeight+int64(tile.W) {
 		return nil
 	}
 	return notFound("tile", fmt.Sprintf("level %d of %s has %d hashes in the newest checkpoint; a tile with W of "+
@@ -377,7 +381,7 @@ func parseTile(path string) (tlog.Tile, error) {
 		return tlog.Tile{}, errors.New("the path is too long")
 	}
 	tile, err := tlog.ParseTilePath("tile/" + path)
-	if err == nil && (tile.H != tileHeight || tile.L > 7) {
+	if err == nil && (tile.H != record.TileHeight || tile.L > 7) {
 		err = errors.New("no log has such tiles")
 	}
 	return tile, err

@@ -45,7 +45,7 @@ func (h *RecordHandlers) listWitnesses(c *call) error {
 	if len(all) == 0 {
 		return c.value(http.StatusOK, list)
 	}
-	newest, err := h.newest(ctx)
+	newest, err := h.stored(ctx)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ var errNoJobs = errors.New("no store for jobs")
 // worker takes jobs from the queue and executes them.
 type worker struct {
 	agents   *Agents
-	jobs     Jobs // nil: there are none
+	jobs     Jobs // nil without any
 	analyses *analyst
 	metrics  *Metrics
 	log      *slog.Logger

@@ -48,7 +48,7 @@ type Live struct {
 
 // updateReader reads published updates, and keeps those of all signals.
 type updateReader struct {
-	from Updates // nil: there are none
+	from Updates // nil without any
 	of   map[signal.SignalID][]Update
 	read int // how many were read
 }

@@ -28,16 +28,15 @@ const (
 	checkEvery = time.Second
 	// signBefore is how much earlier than due it signs: for the wait of a leaf, and for a check.
 	signBefore = appendAfter + checkEvery
-	// signEvery is how often it signs without new leaves, so that readers see that there are none.
+	// signEvery is how often it signs without new leaves, so that readers see that nothing was added.
 	signEvery = time.Minute
 )
 
 // signer is the actor that signs the heads of all logs.
 type signer struct {
 	o       *owned
-	last    *verify.Checkpoint // the newest one that this node has seen; nil before the first
-	passed  time.Time          // the last check without an error, or the start
-	failing bool               // the last check failed and was logged
+	passed  time.Time // the last check without an error, or the start
+	failing bool      // the last check failed and was logged
 }
 
 // Receive implements engine.Actor.
@@ -72,7 +71,6 @@ func (s *signer) onChecked(c engine.Context, m checked) {
 	// The newest checkpoint may be unknown, or from before the clock was set back.
 	age := time.Since(s.passed)
 	if m.last != nil {
-		s.last = m.last
 		age = max(age, s.o.options.Now().Sub(m.last.At))
 	}
 	s.o.options.Metrics.aged(age)

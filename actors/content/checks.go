@@ -64,7 +64,7 @@ const (
 	minSubjectShare        = 0.4
 )
 
-// subjectMatter is the check which tells a text on its subject from a frame to be filled in.
+// subjectMatter is the check by which a text on its subject differs from a frame to be filled in.
 const subjectMatter = "subject_matter"
 
 // subject is a text with its request.

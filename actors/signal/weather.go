@@ -24,7 +24,7 @@ type WeatherEvent struct {
 	Deviation    float64 // of the temperature at Location from normal in the first week, °C
 }
 
-// NoSignal says that the weather is too near normal to act on.
+// NoSignal is the reasoning where the weather is too near normal to act on.
 const NoSignal = "no signal worth acting on"
 
 // Severities lists the degrees of deviation from normal, ascending.

@@ -17,7 +17,7 @@ import (
 
 // verifyLimits is what the help of each command states.
 const verifyLimits = "The service alone signs its record. That it is as old as it claims follows only from a checkpoint\n" +
-	"that somebody else has kept or signed. Where prices came from is the word of the operator, and\n" +
+	"that a third party has kept or signed. Where prices came from is the word of the operator, and\n" +
 	"so is that no other account and no other service ran whose results were kept back."
 
 func verifyCommand() *cobra.Command {

@@ -87,7 +87,7 @@ func saveRoot(ctx context.Context, s *source, checkpoint string) error {
 	}); err != nil {
 		return err
 	}
-	return saveTiles(ctx, s, kindRootTile, 0, c.Root.N)
+	return saveTiles(ctx, s, kindRootTile, 0, c.Root.N, s.RootTileKey)
 }
 
 // leaves are the Merkle logs up to the heads that were saved. With another number of partitions the record begins again.
@@ -105,7 +105,7 @@ var leaves = section{
 			}); err != nil {
 				return err
 			}
-			if err := saveTiles(ctx, s, kindTile, p, head.Size); err != nil {
+			if err := saveTiles(ctx, s, kindTile, p, head.Size, s.TileKey); err != nil {
 				return err
 			}
 		}
@@ -124,17 +124,15 @@ func loadLeaf(ctx context.Context, t *target, f fields) error {
 	return t.pipe.XAdd(ctx, &redis.XAddArgs{Stream: key, ID: f.text(1), Values: []any{"h", f.text(2)}}).Err()
 }
 
-// saveTiles saves the tiles of a Merkle log with so many leaves.
-func saveTiles(ctx context.Context, s *source, of kind, p int, size int64) error {
+// saveTiles saves the tiles, which are under their keys, of a Merkle log with so many leaves.
+func saveTiles(
+	ctx context.Context, s *source, of kind, p int, size int64, key func(p, level int, n int64) string,
+) error {
 	const width, hashBytes = 256, 32
 	for level := 0; size > 0; level++ {
 		for n := int64(0); n*width < size; n++ {
 			bytes := min(width, size-n*width) * hashBytes
-			key := s.TileKey(p, level, n)
-			if of == kindRootTile {
-				key = s.RootTileKey(p, level, n)
-			}
-			tile, err := s.RDB.GetRange(ctx, key, 0, bytes-1).Result()
+			tile, err := s.RDB.GetRange(ctx, key(p, level, n), 0, bytes-1).Result()
 			if err != nil {
 				return err
 			}

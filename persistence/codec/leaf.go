@@ -150,13 +150,18 @@ func AppendRootEntry(b []byte, e *RootEntry) []byte {
 // DecodeRootEntry is the inverse of AppendRootEntry and of AppendRollback: it returns one of both.
 func DecodeRootEntry(b []byte) (*RootEntry, *Rollback, error) {
 	d := Decode(b)
-	if d.Byte() == kindRollback {
+	switch kind := d.Byte(); kind {
+	case kindHeads:
+	case kindRollback:
 		r := &Rollback{At: time.Unix(d.count(), 0).UTC(), Lost: d.count()}
 		if d.Err == nil && len(d.B) != len(r.Root) {
 			d.Fail(ErrShort)
 		}
 		copy(r.Root[:], d.B)
 		return nil, r, d.Err
+	default:
+		d.Fail(fmt.Errorf("entry of the root log has the kind %d", kind))
+		return nil, nil, d.Err
 	}
 	e := &RootEntry{At: time.Unix(d.count(), 0).UTC(), Retention: time.Duration(d.count()) * time.Second,
 		Accounts: d.count(), Erased: d.count()}

@@ -24,7 +24,7 @@ const (
 	maxKept = 400
 )
 
-// keptAssets takes up assets of real sources, passes on their prices, and gives up those that nobody needs.
+// keptAssets takes up assets of real sources, passes on their prices, and gives up those that are not needed.
 type keptAssets struct {
 	*Feeder
 	epoch  int64

@@ -10,7 +10,7 @@
 //
 // Checkpoints are signed by the service alone, with times of its own clock, so a record proves that
 // it is consistent with itself: nothing in it was changed or removed between two checkpoints. That
-// it is as old as it claims follows only from a checkpoint that somebody else has kept or signed.
+// it is as old as it claims follows only from a checkpoint that a third party has kept or signed.
 // Where prices came from, and that no second service ran with results that were kept back, is the
 // operator's word.
 package verify

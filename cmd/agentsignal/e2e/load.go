@@ -29,6 +29,7 @@ func (p *Promises) note(f func()) {
 	f()
 }
 
+// Count returns how many promises were made.
 func (p *Promises) Count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,6 +27,7 @@ func (m Pricer) Scaled(asset string, price, swing float64) float64 {
 	return last
 }
 
+// Decimal returns a price as feeds write it.
 func Decimal(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // Pricer writes prices from outside: by XADD to the two streams.
@@ -35,6 +36,7 @@ type Pricer struct {
 	rdb redis.Cmdable
 }
 
+// NewMarket returns what writes prices into the streams of the market.
 func NewMarket(tb testing.TB, rdb redis.Cmdable) Pricer { return Pricer{tb, rdb} }
 
 // Add writes entries, each a list of names and values, to a stream.

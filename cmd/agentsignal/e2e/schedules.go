@@ -35,6 +35,7 @@ func (c *Client) AfterRound(id string) (s wireSchedule) {
 	return s
 }
 
+// Schedule returns a schedule as the API shows it.
 func (c *Client) Schedule(id string) wireSchedule {
 	c.TB.Helper()
 	return Decode[wireSchedule](c.TB, c.Get("/v1/schedules/"+id).Ok(c.TB).Body)

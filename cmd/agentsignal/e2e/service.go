@@ -211,6 +211,7 @@ func StartWith(tb testing.TB, c configs.Config, o service.Options) *Service {
 	return s
 }
 
+// AwaitReady waits until the service takes requests.
 func (s *Service) AwaitReady(tb testing.TB) {
 	tb.Helper()
 	Eventually(tb, "the service is ready", func() bool {

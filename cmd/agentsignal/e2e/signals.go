@@ -146,6 +146,7 @@ type weatherPage struct {
 	Total   int
 }
 
+// Weather returns a page of weather signals.
 func (c *Client) Weather(query string) weatherPage {
 	c.TB.Helper()
 	return Decode[weatherPage](c.TB, c.Get("/v1/signals/weather"+query).Ok(c.TB).Body)

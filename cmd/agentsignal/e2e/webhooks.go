@@ -123,8 +123,10 @@ type HookRequest struct {
 	Ctx    context.Context // ends when the sender gives up
 }
 
+// Delivery returns the identifier of the delivery.
 func (a HookRequest) Delivery() string { return a.Header.Get("X-Service-Delivery") }
 
+// Event returns the identifier of the event.
 func (a HookRequest) Event() string { return a.Header.Get("Webhook-Id") }
 
 func (a HookRequest) Kind() string { return a.Header.Get("X-Service-Event") }

@@ -73,7 +73,7 @@ func (r *Reader) evidence(h *head, newest *verify.Checkpoint) ([]Evidence, error
 		if kept[i] {
 			continue
 		}
-		c, err := r.Keys.openNote(string(own))
+		c, err := r.Keys.Open(own)
 		if err != nil {
 			return nil, fmt.Errorf("the checkpoint that you kept: %w", err)
 		}

@@ -46,16 +46,16 @@ func ParseKeys(given []string) (Keys, error) {
 
 // open opens a checkpoint with its heads, and explains why it cannot.
 func (k Keys) open(s *signed) (*verify.Checkpoint, error) {
-	c, err := k.openNote(s.Checkpoint)
+	c, err := k.Open([]byte(s.Checkpoint))
 	if err == nil {
 		err = c.ReadHeads(&s.Heads)
 	}
 	return c, err
 }
 
-// openNote is open without heads.
-func (k Keys) openNote(signed string) (*verify.Checkpoint, error) {
-	c, err := verify.Open([]byte(signed), k...)
+// Open opens a checkpoint, whose heads a note does not have, and explains why it cannot.
+func (k Keys) Open(signed []byte) (*verify.Checkpoint, error) {
+	c, err := verify.Open(signed, k...)
 	if _, forged := errors.AsType[*note.InvalidSignatureError](err); forged {
 		return nil, fmt.Errorf("%w: the signature is forged, or the text was changed", err)
 	}

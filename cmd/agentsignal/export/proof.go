@@ -81,9 +81,6 @@ type sized struct {
 	Heads verify.Entry `json:"heads"`
 }
 
-// Open opens a checkpoint, whose heads it does not have.
-func (k Keys) Open(note []byte) (*verify.Checkpoint, error) { return k.openNote(string(note)) }
-
 // CheckConsistency checks that the logs of a newer checkpoint begin with those of an older one, by
 // the answer of GET /v1/log/consistency, and returns both. newer may be nil if the answer has it.
 func CheckConsistency(older, answer, newer []byte, keys Keys) (was, is *verify.Checkpoint, err error) {
@@ -97,7 +94,7 @@ func CheckConsistency(older, answer, newer []byte, keys Keys) (was, is *verify.C
 	if a.Checkpoint == "" || a.Growth == nil {
 		return nil, nil, fmt.Errorf("%w: it is not an answer of GET /v1/log/consistency with a checkpoint", errForm)
 	}
-	if was, err = keys.openNote(string(older)); err != nil {
+	if was, err = keys.Open(older); err != nil {
 		return nil, nil, fmt.Errorf("older checkpoint: %w", err)
 	}
 	if was.Root.N != a.From.Size {
