@@ -45,6 +45,15 @@ func TestExitCodesOfVerify(t *testing.T) {
 	invented, inventor := file(text.Bytes()), "--key="+simulated.Keys.Public()[0]
 	missing := filepath.Join(t.TempDir(), "missing")
 	note, newer := file(older.Note), file(answer)
+	late, err := export.NewSample(nil) // with a checkpoint that was kept after all had ended
+	commandtest.Must(t, err)
+	late.Add(20)
+	ended, err := late.Checkpoint()
+	commandtest.Must(t, err)
+	late.Earlier = []*record.Signed{ended}
+	text.Reset()
+	commandtest.Must(t, late.Write(&text))
+	lateText, lateKey, lateNote := file(text.Bytes()), "--key="+late.Keys.Public()[0], file(ended.Note)
 	for _, row := range []struct {
 		want int
 		text string // of the output or the error
@@ -52,6 +61,10 @@ func TestExitCodesOfVerify(t *testing.T) {
 	}{
 		{0, "you kept the checkpoint of 2026-11-01T09:50:00Z, with 39 leaves\n  5 of 25 signals were created after",
 			[]string{"record", key, grown, "--since", note}},
+		{3, "none of the closed signals was in a checkpoint", []string{"record", lateKey, lateText, "--since", lateNote}},
+		{0, "0 of 19 closed signals were in one",
+			[]string{"record", lateKey, lateText, "--since", lateNote, "--allow-unwitnessed"}},
+		{2, "is a key of the service itself", []string{"record", key, good, "--witness", s.Keys.Public()[0]}},
 		{0, "  no one\n", []string{"record", key, good, "--allow-unwitnessed"}},
 		{3, "nothing outside stands behind its times", []string{"record", key, good}},
 		{3, "3 of 3 signals have simulated prices", []string{"record", inventor, invented, "--allow-unwitnessed"}},
@@ -62,7 +75,7 @@ func TestExitCodesOfVerify(t *testing.T) {
 		{0, "begins with all leaves", []string{"consistency", key, note, newer}},
 		{0, "GET /v1/log/consistency?from=2", []string{"consistency", key, note}},
 		{0, "Exit codes: 0 verified; 1 it does not", []string{"record", "--help"}},
-		{1, "the file is cut short", []string{"record", inventor, file(text.Bytes()[:text.Len()/2])}},
+		{1, "the file is cut short", []string{"record", lateKey, file(text.Bytes()[:text.Len()/2])}},
 		{1, "an old head", []string{"record", key, good, "--max-age", "1s"}},
 		{1, "the scorecard is not that of the record", []string{"record", key, good, "--scorecard", file(card)}},
 		{1, "not a checkpoint", []string{"consistency", key, file([]byte("nonsense"))}},

@@ -148,3 +148,21 @@ func TestSignalsYoungerThanTheRetention(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestEvidenceOfLaterThanTheEnd shows nothing of what came first, whatever the order of the leaves.
+func TestEvidenceOfLaterThanTheEnd(t *testing.T) {
+	t.Parallel()
+	for later, want := range map[time.Duration]int64{0: 1, 2 * time.Hour: 0} {
+		s, _, keys := sample(t, 10)
+		s.Now = s.Now.Add(later)
+		kept := sign(t, s)
+		s.Now = s.Now.Add(-later)
+		s.Add(1) // and the one before closes
+		s.Now = s.Now.Add(3 * time.Hour)
+		s.Earlier = []*record.Signed{kept}
+		r, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys, Kept: [][]byte{kept.Note}}, &bytes.Buffer{})
+		if err != nil || r.CommittedOutside != want {
+			t.Errorf("%v later: %d before their end, %v, want %d", later, r.CommittedOutside, err, want)
+		}
+	}
+}
