@@ -187,6 +187,7 @@ func TestANodeEndsOnAnotherInstallation(t *testing.T) {
 			if s.Err == nil || !strings.Contains(s.Err.Error(), c.why) {
 				t.Errorf("it ended with: %v", s.Err)
 			}
+			s.Log.Forget("no checkpoint is signed") // the record is lost, if the signer was faster
 			if n := rdb.Exists(t.Context(), "{node}:live").Val(); n != 0 {
 				t.Error("it is announced in the other installation")
 			}

@@ -16,7 +16,7 @@ import (
 func TestAnOutageOfRedisLogsFewLines(t *testing.T) {
 	t.Parallel()
 	const maxLines = 2 // of one part: its read may break off, and its next one be refused
-	redis := redistest.New(t)
+	redis := redistest.NewDurable(t)
 	s := e2e.Launch(t, "REDIS_URL="+redis.URL(), "LOG_LEVEL=info", "DATA_DIR="+t.TempDir(), "MARKET_SOURCE=simulated",
 		"LEASE=1s", "PARTITIONS=4")
 	c := e2e.NewClient(t, s.URL, "")
