@@ -133,49 +133,6 @@ func CostR(l signal.Levels, exit, cost float64) float64 {
 	return cost * (l.Entry + exit) / math.Abs(l.Entry-l.Stop)
 }
 
-// Rescore returns the confidence of an open signal at the current price: its first
-// confidence, moved as far as the price and the time have moved the chances of a market
-// without drift. left is the share of its life, while the market is open, that is left.
-func Rescore(first float64, l signal.Levels, tf signal.Timeframe, risk signal.RiskLevel, left, price float64) float64 {
-	horizon := float64(Horizon(tf, risk))
-	then, now := profitChance(l, risk, horizon, l.Entry), profitChance(l, risk, left*horizon, price)
-	x := logit(now) + logit(clip(first, minConfidence, maxConfidence)) - logit(then)
-	return round(clip(1/(1+math.Exp(-x)), minConfidence, maxConfidence), 4)
-}
-
-// deviationsPerATR is how many deviations of a bar's change make an ATR14, as measured on real
-// prices.
-const deviationsPerATR = 1.6
-
-// profitChance returns the probability that a Brownian motion without drift from price,
-// absorbed at stop and target, ends in profit within the given number of bars: at the
-// target, or on its side of the entry when the time is over. It is kept within 0.02 of 0
-// and 1.
-func profitChance(l signal.Levels, risk signal.RiskLevel, bars, price float64) float64 {
-	// Places are in units of the distance from stop to target. All differences change
-	// sign for short.
-	width := l.Target - l.Stop
-	at, entry := clip((price-l.Stop)/width, 0, 1), (l.Entry-l.Stop)/width
-	deviation := entry / StopMultiple(risk) / deviationsPerATR // of a bar
-	variance := deviation * deviation * max(0, bars)
-	chance := at
-	if variance < 1e-3 {
-		// The series converges too slowly, and the levels are out of reach.
-		chance = 0.5 * math.Erfc((entry-at)/math.Sqrt(2*max(variance, 1e-12)))
-	} else {
-		for n := 1.0; ; n++ {
-			decay := math.Exp(-0.5 * n * n * math.Pi * math.Pi * variance)
-			if decay < 1e-9 {
-				break
-			}
-			chance += 2 / (n * math.Pi) * math.Sin(n*math.Pi*at) * math.Cos(n*math.Pi*entry) * decay
-		}
-	}
-	return clip(chance, 0.02, 0.98)
-}
-
-func logit(p float64) float64 { return math.Log(p / (1 - p)) }
-
 // minConfidenceChange is the smallest change of confidence that is published.
 const minConfidenceChange = 0.02
 

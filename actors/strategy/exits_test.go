@@ -170,7 +170,8 @@ func TestRescore(t *testing.T) {
 func TestProfitChance(t *testing.T) {
 	const walks, steps = 20_000, 100 // steps of a bar
 	l := longLevels
-	deviation := (l.Entry - l.Stop) / StopMultiple(signal.MediumRisk) / deviationsPerATR
+	reach := Reach{Stop: StopMultiple(signal.MediumRisk)}
+	deviation := (l.Entry - l.Stop) / reach.Stop / deviationsPerATR
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, c := range []struct{ place, bars float64 }{{0.4, 1}, {0.4, 10}, {0.6, 5}, {0.15, 12}, {0.45, 0.2}} {
 		won := 0.0
@@ -186,14 +187,14 @@ func TestProfitChance(t *testing.T) {
 			}
 		}
 		price := l.Stop + c.place*(l.Target-l.Stop)
-		got := profitChance(l, signal.MediumRisk, c.bars, price)
+		got := reach.profitChance(l, c.bars, price)
 		if want := won / walks; math.Abs(got-want) > 0.015 {
 			t.Errorf("from %v in %v bars: %.4f, of random walks %.4f", c.place, c.bars, got, want)
 		}
 	}
 	for _, c := range []struct{ bars, place, want float64 }{{0, 0.41, 0.98}, {0, 0.39, 0.02}, {1e6, 0.7, 0.7}} {
 		price := l.Stop + c.place*(l.Target-l.Stop)
-		if got := profitChance(l, signal.MediumRisk, c.bars, price); math.Abs(got-c.want) > 1e-6 {
+		if got := reach.profitChance(l, c.bars, price); math.Abs(got-c.want) > 1e-6 {
 			t.Errorf("from %v in %v bars: %v, want %v", c.place, c.bars, got, c.want)
 		}
 	}
