@@ -55,6 +55,46 @@ func (s *Series) base(risk signal.RiskLevel) (Base, error) {
 	}, nil
 }
 
+// BaseAt returns what entries of the given reach came to at the bars of the window, in both
+// directions and without an opinion: as Base, but for any levels and expiry. Risk is empty, and
+// Horizon is rounded up.
+//
+// Each entry is followed by the rules for open signals. byTicks states that trades close the signals of
+// the asset, rather than bars. A bar that contains both levels is then not assumed to hit the stop
+// first, but either level with the odds of a market without drift from its open. Otherwise
+// signals with near levels would close in profit more often than expected, which would pass for skill.
+//
+// Where the bars do not suffice, since the expiry is more than 250 bars away or within a bar, the rest
+// is that of a market without drift with a deviation of ATR14/1.6 a bar. So is the estimate
+// without entries, which weighs as much as 40 of them.
+//
+// The result is kept until the next bar for the reach with three significant digits. The error is a
+// *signal.RunError as for Base, but for the number of bars: it suffices that ATR14 is known.
+func (s *Series) BaseAt(r Reach, byTicks bool) (Base, error) {
+	if !r.valid() {
+		return Base{}, internal("replay entries of reach %+v", r)
+	}
+	r = Reach{threeDigits(r.Stop), threeDigits(r.Target), threeDigits(r.Bars)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := reachKey{r, byTicks}
+	if b, ok := s.reaches[key]; ok {
+		return b, nil
+	}
+	if !s.bars.last.ready || !s.bars.last.hasMovement {
+		return Base{}, insufficient("the range of the market's bars is not known yet")
+	}
+	if err := s.bars.jumped(); err != nil {
+		return Base{}, err
+	}
+	b := s.bars.replay(r, byTicks)
+	if len(s.reaches) >= maxReaches {
+		clear(s.reaches)
+	}
+	s.reaches[key] = b
+	return b, nil
+}
+
 // Assess returns the assessment of the last bar by the named strategy. The error is a
 // *signal.RunError as for Base. The result is computed once per bar.
 func (s *Series) Assess(strategy string, risk signal.RiskLevel) (Assessment, error) {

@@ -51,6 +51,13 @@
 // the reasoning claims neither an edge nor a loss (past.go). Sentiment and weather, which have no
 // pool, claim none. Break-even and expected R come from the mean gain and loss in the window.
 //
+// # Agents of an account
+//
+// Such agents choose their levels and expiry. BaseAt replays entries at those (replay.go). The skill of a
+// strategy is how much more often its signals close in profit than that, estimated from its closed ones
+// (skill.go). Claims of agents do not enter. A signal that its agent closed early counts as its
+// probability of a profit at that time, so that there is no way to leave that earns skill.
+//
 // # Concurrency
 //
 // A Series may be used from several goroutines; it locks itself. An Assessment is a

@@ -16,6 +16,7 @@ type Series struct {
 	bars    scoredBars
 	entries entries
 	cached  [len(technicals)][3]*result
+	reaches map[reachKey]Base // results of BaseAt, valid until the next bar
 	news    newsMemory
 }
 
@@ -27,7 +28,7 @@ type result struct {
 
 // NewSeries returns an empty series.
 func NewSeries(tf signal.Timeframe) *Series {
-	s := &Series{bars: scoredBars{tf: tf, state: newIndicators(), before: newIndicators()}}
+	s := &Series{bars: scoredBars{tf: tf, state: newIndicators(), before: newIndicators()}, reaches: make(map[reachKey]Base)}
 	s.entries.scoredBars = &s.bars
 	return s.InPool(NewPool(MaxOutcomes), "", nil)
 }
@@ -142,6 +143,7 @@ func (s *Series) append(b marketdata.Bar) error {
 func (s *Series) forget() {
 	s.entries.records = [3]*record{}
 	s.cached = [len(technicals)][3]*result{}
+	clear(s.reaches)
 	s.news.forgetScores()
 }
 
