@@ -43,7 +43,8 @@ func (b *calibrationBenchmark) define(c *cobra.Command) {
 drift and on the simulated market, or on files of bars. Files are read as by
 agentsignal backtest; each is named after its asset, such as SPY.csv or SPY_1h.csv.
 Files of today's companies give results that are too good, because those that failed are
-missing (survivorship bias).`
+missing (survivorship bias). Without files it also compares what an agent of an account is told
+about its levels and its skill with what comes of them.`
 	c.Example = "  agentsignal-bench calibration --timeframe 1d --csv SPY.csv,IBM.csv,NZDUSD.csv --class stock,NZDUSD=fx"
 	b.files.define(c)
 }
@@ -79,7 +80,11 @@ func (b *calibrationBenchmark) measure(ctx context.Context) error {
 		bars := simulated.Walk(calibrationSeed, asset, signal.H1, calibrationBars)
 		markets = append(markets, marketOf(asset, assets.ClassOf(asset), bars))
 	}
-	return b.onMarkets(ctx, markets, signal.H1, signal.MediumRisk)
+	if err := b.onMarkets(ctx, markets, signal.H1, signal.MediumRisk); err != nil {
+		return err
+	}
+	printSkills(b.report)
+	return printBases(ctx, b.report)
 }
 
 // onFiles measures on the files of the flags.
