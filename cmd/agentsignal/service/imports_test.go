@@ -40,6 +40,7 @@ var mayImport = []struct {
 	{"actors/audit", []string{"actors/signal", "actors/strategy", "actors/backtest", "actors/market",
 		"actors/market/assets", "actors/record", "actors/engine", "actors/ownership"}},
 	{"actors/scorecard", []string{"actors/signal", "actors/strategy", "actors/backtest"}},
+	{"actors/chartalert", []string{"actors/signal"}},
 	{"actors/template", nil},
 	{"actors/content", []string{"actors/template"}},
 	{"actors/weather", []string{"actors/signal", "actors/market/source/fetch"}},
@@ -187,6 +188,8 @@ var pure = map[string][]string{
 		"database/sql", "syscall"},
 	"actors/record/verify": {"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "log", "log/slog",
 		"io/fs", "syscall"},
+	"actors/chartalert": {"math/rand", "math/rand/v2", "crypto/rand", "os", "net", "net/http", "log", "log/slog", "io/fs",
+		"syscall"},
 	"actors/signal": {"os", "net", "net/http", "log", "log/slog", "syscall"},
 }
 
