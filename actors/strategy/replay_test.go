@@ -117,7 +117,9 @@ func TestBaseAtFollowsTheRules(t *testing.T) {
 		{"stop, by a gap", signal.Long, []marketdata.Bar{entry, bar(98, 99, 97, 99)}, true, ending{loss: 2}},
 		{"stop of a short", signal.Short, []marketdata.Bar{entry, bar(100, 101, 97.5, 98)}, true, ending{loss: 1}},
 		{"both in a bar", signal.Long, []marketdata.Bar{entry, bar(100, 103, 99, 100)}, false, ending{loss: 1}},
-		{"both in a bar of trades", signal.Long, []marketdata.Bar{entry, bar(101, 103, 99, 100)}, true,
+		{"both in a bar of trades", signal.Long, []marketdata.Bar{entry, bar(100, 103, 99, 100)}, true,
+			ending{won: 0.25, gain: 0.75, loss: 0.75}},
+		{"both in a bar of trades, short", signal.Short, []marketdata.Bar{entry, bar(99, 101, 97, 100)}, true,
 			ending{won: 0.5, gain: 1.5, loss: 0.5}},
 		{"expiry", signal.Long, []marketdata.Bar{entry, quiet, quiet}, true, ending{won: 1, gain: 0.5}},
 		{"expiry at the entry", signal.Long, []marketdata.Bar{entry, quiet, bar(100, 101, 99.5, 100)}, true, ending{}},
@@ -129,6 +131,23 @@ func TestBaseAtFollowsTheRules(t *testing.T) {
 	open := r.follow(signal.Long, []marketdata.Bar{entry, quiet}, 1, true)
 	if want := r.from(r.levels(signal.Long, 100, 1), 1, 100.5); open != want || !(0.5 < open.won && open.won < 1) {
 		t.Errorf("with time left: %+v, want %+v", open, want)
+	}
+}
+
+// TestBaseAtCountsBothDirections checks that a rise is worth as much as the fall that mirrors it.
+func TestBaseAtCountsBothDirections(t *testing.T) {
+	bars := walk(8, 700, 0.005)
+	for i := range bars { // on top of the walk, a rise of some 0.3 ATR a bar
+		rise := 1 + 0.002*float64(i)
+		bars[i].Open, bars[i].High = bars[i].Open*rise, bars[i].High*rise
+		bars[i].Low, bars[i].Close = bars[i].Low*rise, bars[i].Close*rise
+	}
+	fall := mirrored(bars, func(p float64) float64 { return 10_000 - p })
+	for _, r := range []Reach{{1, 2, 24}, {3, 1, 48}, {4, 4, 100}} {
+		x, y := baseAt(t, seriesOf(t, signal.H1, bars), r, true), baseAt(t, seriesOf(t, signal.H1, fall), r, true)
+		if math.Abs(x.Prior-y.Prior) > 1e-6 || math.Abs(x.Win-y.Win) > 1e-6 || math.Abs(x.Loss-y.Loss) > 1e-6 {
+			t.Errorf("%+v: %+v in a rise, %+v in a fall", r, x, y)
+		}
 	}
 }
 
