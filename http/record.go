@@ -58,6 +58,10 @@ var (
 	headerBriefly = []string{"public, max-age=5"}
 )
 
+// publicPath is how the path of a public tile is written.
+const publicPath = "LEVEL/NUMBER (C2SP tlog-tiles): 0/x001/067 is tile 1067 of level 0, and 0/x001/067.p/12 its first " +
+	"12 hashes"
+
 // typeBytes is the media type of a tile as other verifiers read it.
 const typeBytes = "application/octet-stream"
 
@@ -122,10 +126,11 @@ func (h *RecordHandlers) Routes() []*Route {
 		route("/v1/log/tiles/{log}/{path}", methods{"GET": immediate(get(scope, h.tile))}),
 		anybody("/log/checkpoint", h.publicCheckpoint),
 		anybody("/log/tile/{path}", h.publicTile),
+		anybody("/log/{log}/tile/{path}", h.publicLeaves),
 	}
 }
 
-// anybody returns the route of a path of the root log, which needs no credential.
+// anybody returns the route of a path that needs no credential.
 func anybody(path string, handle func(*call) error) *Route {
 	r := route(path, methods{"GET": {class: limits.Reads, handle: checked(handle)}})
 	r.cached = true
@@ -174,8 +179,7 @@ func (h *RecordHandlers) publicTile(c *call) error {
 	bundle := strings.HasPrefix(path, "entries/")
 	tile, err := parseTile("8/" + strings.Replace(path, "entries/", "data/", 1))
 	if err != nil || bundle != (tile.L < 0) {
-		return notFound("tile", "its path is LEVEL/NUMBER or entries/NUMBER (C2SP tlog-tiles): 0/x001/067 is tile 1067 of "+
-			"level 0, and 0/x001/067.p/12 its first 12 hashes")
+		return notFound("tile", "its path is entries/NUMBER or "+publicPath)
 	}
 	newest, err := h.stored(ctx)
 	if err != nil {
@@ -186,10 +190,30 @@ func (h *RecordHandlers) publicTile(c *call) error {
 	}
 	var data []byte
 	if bundle {
-		if data, err = h.bundle(ctx, tile, newest.Checkpoint); err != nil {
-			return err
-		}
-	} else if data, err = h.record.RootTile(ctx, tile); err != nil {
+		data, err = h.bundle(ctx, tile, newest.Checkpoint)
+	} else {
+		data, err = h.record.RootTile(ctx, tile)
+	}
+	return publish(c, data, err)
+}
+
+// publicLeaves answers GET /log/{log}/tile/{path}: tiles of the log of a partition, which show how many leaves it has
+// and nothing of them.
+func (h *RecordHandlers) publicLeaves(c *call) error {
+	log, tile, err := readTile(c.vars["log"], "8/"+c.vars["path"], publicPath)
+	if err == nil {
+		err = h.has(c.r.Context(), log, tile)
+	}
+	if err != nil {
+		return err
+	}
+	data, err := h.record.Tile(c.r.Context(), log, tile)
+	return publish(c, data, err)
+}
+
+// publish answers with a tile or entries, which caches may keep.
+func publish(c *call, data []byte, err error) error {
+	if err != nil {
 		return err
 	}
 	c.Header()["Cache-Control"] = headerTile
@@ -321,18 +345,12 @@ func (h *RecordHandlers) proveConsistency(c *call) error {
 // database without its first word, such as 8/0/x001/067.p/12.
 func (h *RecordHandlers) tile(c *call) error {
 	ctx, path := c.r.Context(), c.vars["path"]
-	log, tile, err := readTile(c.vars["log"], path)
+	log, tile, err := readTile(c.vars["log"], path, "8/LEVEL/NUMBER, as in Go's checksum database: "+
+		"8/0/x001/067 is tile 1067 of level 0, and 8/0/x001/067.p/12 its first 12 hashes")
+	if err == nil {
+		err = h.has(ctx, log, tile)
+	}
 	if err != nil {
-		return err
-	}
-	head, err := h.stored(ctx)
-	if err != nil {
-		return err
-	}
-	if log >= len(head.Logs) {
-		return notFound("log", fmt.Sprintf("a checkpoint has logs 0 to %d", len(head.Logs)-1))
-	}
-	if err := inTree(tile, head.Logs[log].N, fmt.Sprintf("log %d", log)); err != nil {
 		return err
 	}
 	data, err := h.record.Tile(ctx, log, tile)
@@ -350,6 +368,18 @@ func (h *RecordHandlers) tile(c *call) error {
 	return c.value(http.StatusOK, answer)
 }
 
+// has returns why the newest checkpoint does not have a tile of a log.
+func (h *RecordHandlers) has(ctx context.Context, log int, tile tlog.Tile) error {
+	head, err := h.stored(ctx)
+	if err != nil {
+		return err
+	}
+	if log >= len(head.Logs) {
+		return notFound("log", fmt.Sprintf("a checkpoint has logs 0 to %d", len(head.Logs)-1))
+	}
+	return inTree(tile, head.Logs[log].N, fmt.Sprintf("log %d", log))
+}
+
 // inTree returns why a log with so many leaves does not have a tile.
 func inTree(tile tlog.Tile, size int64, log string) error {
 	level := max(tile.L, 0) // bundles of entries have the level -1
@@ -361,16 +391,15 @@ func inTree(tile tlog.Tile, size int64, log string) error {
 		"256 hashes has a path that ends with .p/W", level, log, n))
 }
 
-// readTile reads the variables of the path of a tile.
-func readTile(log, path string) (int, tlog.Tile, error) {
+// readTile reads the variables of the path of a tile. form is how it is written.
+func readTile(log, path, form string) (int, tlog.Tile, error) {
 	n, err := strconv.ParseUint(log, 10, 16)
 	if err != nil {
 		return 0, tlog.Tile{}, notFound("log", "its number is that of its line in the heads of a checkpoint, from 0")
 	}
 	tile, err := parseTile(path)
 	if err != nil || tile.L < 0 {
-		return 0, tile, notFound("tile", "its path is 8/LEVEL/NUMBER, as in Go's checksum database: "+
-			"8/0/x001/067 is tile 1067 of level 0, and 8/0/x001/067.p/12 its first 12 hashes")
+		return 0, tile, notFound("tile", "its path is "+form)
 	}
 	return int(n), tile, nil
 }

@@ -120,7 +120,7 @@ func TestRecordIsServed(t *testing.T) {
 		}
 	}
 	for path, size := range map[string]int{"/log/tile/0%2F000": 256 * 32, "/log/tile/0%2F001.p%2F44": 44 * 32,
-		"/log/tile/1%2F000.p%2F1": 32} {
+		"/log/tile/1%2F000.p%2F1": 32, "/log/0/tile/0%2F001.p%2F44": 44 * 32} {
 		a := do(t, s, "GET", path, "")
 		if a.Status != 200 || len(a.Body) != size || a.Header.Get("Cache-Control") != "public, max-age=300" ||
 			a.Header.Get("Content-Type") != "application/octet-stream" {
@@ -154,6 +154,9 @@ func TestBadRequestsOfTheRecord(t *testing.T) {
 		"/log/tile/entries%2Fentries%2F000":                               "tlog-tiles",
 		"/log/tile/8%2F000":                                               "tlog-tiles",
 		"/log/tile/0%2F000?x=1":                                           "no such parameter",
+		"/log/2/tile/0%2F000":                                             "a checkpoint has logs 0 to 1",
+		"/log/0/tile/0%2F001":                                             "level 0 of log 0 has 300 hashes",
+		"/log/0/tile/entries%2F000":                                       "tlog-tiles",
 		"/v1/log/tiles/x/8%2F0%2F000":                                     "no such log",
 		"/v1/log/tiles/2/8%2F0%2F000":                                     "a checkpoint has logs 0 to 1",
 		"/v1/log/tiles/-1/8%2F0%2F000":                                    "no such log",
@@ -203,8 +206,7 @@ func TestUnsignedLeaves(t *testing.T) {
 	}
 	f.checkpoint = func() (*merkle.Signed, error) { return nil, signal.NotFound("checkpoint") }
 	for _, target := range []string{proof, "/v1/log/checkpoint", "/v1/log/consistency?from=1", "/log/checkpoint",
-		"/log/tile/0%2F000",
-		"/v1/log/tiles/0/8%2F0%2F000"} {
+		"/log/tile/0%2F000", "/log/0/tile/0%2F000", "/v1/log/tiles/0/8%2F0%2F000"} {
 		if a := do(t, s, "GET", target, ""); a.Status != 409 || a.Header.Get("Retry-After") == "" {
 			t.Errorf("%s before the first checkpoint: %d %s", target, a.Status, a.Body)
 		}

@@ -16,6 +16,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/export"
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
+	"github.com/agentsignal/agentsignal/http/client"
 )
 
 // exitUnsupported is the exit code of a record that holds, but that nothing outside supports.
@@ -24,6 +26,7 @@ const exitUnsupported = 3
 // recordCheck is verify record.
 type recordCheck struct {
 	keys        publicKeys
+	url         string
 	since       []string
 	witnesses   []string
 	scorecard   string
@@ -47,7 +50,7 @@ func verifyRecord() *cobra.Command {
 			"witness has signed whom you trust (--witness), a record could have been made up today.\n\n" +
 			verifyLimits + "\n\n" + command.ExitCodes + "\n" +
 			"3 it holds, but nothing outside stands behind the times, or its prices are simulated.",
-		Example: "  agentsignal verify record --key @service.pub record.jsonl --since october.note",
+		Example: "  agentsignal verify record --key @service.pub record.jsonl --since october.note --url https://signals.example",
 		RunE:    func(cmd *cobra.Command, args []string) error { return v.run(cmd, args[0]) },
 	}
 	v.keys.add(c)
@@ -55,6 +58,7 @@ func verifyRecord() *cobra.Command {
 	f.StringArrayVar(&v.since, "since", nil, "file with a checkpoint that you have kept; repeat it for several")
 	f.StringArrayVar(&v.witnesses, "witness", nil,
 		"public key, NAME+HASH+BASE64, of a witness whom you trust; repeat it for several")
+	f.StringVar(&v.url, "url", "", "address of the service: its public tiles prove --since where the export does not")
 	f.StringVar(&v.scorecard, "scorecard", "", "file with the account's scorecard")
 	f.DurationVar(&v.maxAge, "max-age", 0, "how old the checkpoint may be, such as 1h; 0: any age")
 	f.BoolVar(&v.unwitnessed, "allow-unwitnessed", false, "end with 0 although nothing outside stands behind the times")
@@ -80,6 +84,15 @@ func (v *recordCheck) reader(cmd *cobra.Command) (r export.Reader, err error) {
 		}
 		r.Witnesses = append(r.Witnesses, w)
 	}
+	if v.url != "" {
+		address, err := client.ParseAddress(v.url)
+		if err != nil {
+			return r, fmt.Errorf("--url: %w", err)
+		}
+		public := client.New(address, "")
+		public.Attempts, public.MaxPause = recordAttempts, recordPause
+		r.Public = public
+	}
 	return r, nil
 }
 
@@ -101,9 +114,9 @@ func (v *recordCheck) run(cmd *cobra.Command, file string) error {
 		defer f.Close()
 		in = f
 	}
-	r, err := export.Check(in, by, out)
+	r, err := export.Check(cmd.Context(), in, by, out)
 	if err != nil {
-		return found(err)
+		return found(remote.Explain(err))
 	}
 	if age := time.Since(r.Checkpoint.At); v.maxAge > 0 && age > v.maxAge {
 		return found(fmt.Errorf("%w: the checkpoint is %s old, and --max-age is %s", verify.ErrOlder,

@@ -2,6 +2,7 @@ package export
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ type recorded struct {
 
 // Check checks an export: its checkpoints, each signal, and that none is missing. It prints what does
 // not verify on out.
-func Check(in io.Reader, by Reader, out io.Writer) (*Record, error) {
+func Check(ctx context.Context, in io.Reader, by Reader, out io.Writer) (*Record, error) {
 	x, h, err := newReader(in)
 	if err != nil {
 		return nil, err
@@ -108,7 +109,7 @@ func Check(in io.Reader, by Reader, out io.Writer) (*Record, error) {
 	if r.Checkpoint, err = by.Keys.open(&h.signed); err != nil {
 		return nil, err
 	}
-	if r.Evidence, err = by.evidence(h, r.Checkpoint); err != nil {
+	if r.Evidence, err = by.evidence(ctx, h, r.Checkpoint); err != nil {
 		return nil, err
 	}
 	for {

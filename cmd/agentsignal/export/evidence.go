@@ -3,6 +3,7 @@ package export
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -19,6 +20,7 @@ type Reader struct {
 	Keys      Keys            // of the service
 	Kept      [][]byte        // checkpoints that the reader has kept
 	Witnesses []note.Verifier // whose signatures the reader trusts
+	Public    Public          // where proofs for Kept are taken from that an export does not have; may be nil
 }
 
 // Evidence is a checkpoint that the service cannot have made up later.
@@ -38,10 +40,20 @@ func (e *Evidence) at() time.Time {
 
 // evidence returns the checkpoints of an export behind which others than the service stand, the
 // oldest first. It checks that the logs of the newest begin with those of each.
-func (r *Reader) evidence(h *head, newest *verify.Checkpoint) ([]Evidence, error) {
+func (r *Reader) evidence(ctx context.Context, h *head, newest *verify.Checkpoint) ([]Evidence, error) {
 	var list []Evidence
-	kept := make([]bool, len(r.Kept))
-	for _, e := range append(h.Earlier, earlier{signed: h.signed}) {
+	all := append(h.Earlier, earlier{signed: h.signed})
+	for _, own := range r.Kept {
+		if slices.ContainsFunc(all, func(e earlier) bool { return sameNote(own, []byte(e.Checkpoint)) }) {
+			continue
+		}
+		e, err := r.prove(ctx, own, newest)
+		if err != nil {
+			return nil, fmt.Errorf("the checkpoint that you kept: %w", err)
+		}
+		all = append(all, *e)
+	}
+	for _, e := range all {
 		c, err := r.Keys.open(&e.signed)
 		if errors.Is(err, verify.ErrEntry) { // its own log had other entries
 			err = fmt.Errorf("%w: %w", verify.ErrRewritten, err)
@@ -57,11 +69,8 @@ func (r *Reader) evidence(h *head, newest *verify.Checkpoint) ([]Evidence, error
 		if err != nil {
 			return nil, fmt.Errorf("earlier checkpoint of %v: %w", c.At, err)
 		}
-		for i, own := range r.Kept {
-			if bytes.Equal(textOf(own), textOf([]byte(e.Checkpoint))) {
-				kept[i] = true
-				list = append(list, Evidence{Checkpoint: c})
-			}
+		if slices.ContainsFunc(r.Kept, func(own []byte) bool { return sameNote(own, []byte(e.Checkpoint)) }) {
+			list = append(list, Evidence{Checkpoint: c})
 		}
 		for _, w := range r.Witnesses {
 			if n, err := note.Open([]byte(e.Checkpoint), note.VerifierList(w)); err == nil {
@@ -69,29 +78,33 @@ func (r *Reader) evidence(h *head, newest *verify.Checkpoint) ([]Evidence, error
 			}
 		}
 	}
-	for i, own := range r.Kept {
-		if kept[i] {
-			continue
-		}
-		c, err := r.Keys.Open(own)
-		if err != nil {
-			return nil, fmt.Errorf("the checkpoint that you kept: %w", err)
-		}
-		if c.Root.N > newest.Root.N {
-			return nil, fmt.Errorf("%w: the checkpoint that you kept is number %d, and that of the export number %d: "+
-				"make a newer export", verify.ErrOlder, c.Root.N, newest.Root.N)
-		}
-		return nil, fmt.Errorf("%w: the export has no proof for checkpoint number %d that you kept: "+
-			"make one by agentsignal record export --since with its file", errForm, c.Root.N)
-	}
 	slices.SortStableFunc(list, func(a, b Evidence) int { return cmp.Compare(a.Checkpoint.Size(), b.Checkpoint.Size()) })
 	return list, nil
 }
 
-// textOf returns what was signed of a note.
-func textOf(signed []byte) []byte {
-	text, _, _ := bytes.Cut(signed, []byte("\n\n"))
-	return text
+// prove returns a kept checkpoint for which an export has no proof, with one from the public tiles.
+func (r *Reader) prove(ctx context.Context, own []byte, newest *verify.Checkpoint) (*earlier, error) {
+	c, err := r.Keys.Open(own)
+	switch {
+	case err != nil:
+		return nil, err
+	case c.Origin != newest.Origin:
+		return nil, verify.ErrOtherLog
+	case c.Root.N > newest.Root.N:
+		return nil, fmt.Errorf("%w: it is number %d, and that of the export number %d: make a newer export",
+			verify.ErrOlder, c.Root.N, newest.Root.N)
+	case r.Public == nil:
+		return nil, fmt.Errorf("%w: the export has no proof for it, number %d: give --url, by which it is taken from the "+
+			"public tiles, or make an export by agentsignal record export --since with its file", errForm, c.Root.N)
+	}
+	return proveByTiles(ctx, r.Public, own, c, newest)
+}
+
+// sameNote reports whether two notes have the same text, whoever has signed them.
+func sameNote(a, b []byte) bool {
+	a, _, _ = bytes.Cut(a, []byte("\n\n"))
+	b, _, _ = bytes.Cut(b, []byte("\n\n"))
+	return bytes.Equal(a, b)
 }
 
 // Origin is where the prices of a signal came from, and how fast time went.

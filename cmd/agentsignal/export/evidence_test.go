@@ -74,7 +74,7 @@ func TestEvidenceIsCounted(t *testing.T) {
 		"both": {Reader{Keys: keys, Kept: [][]byte{second.Note, first.Note}, Witnesses: []note.Verifier{witness}},
 			counts{3, 10, 2, 2}},
 	} {
-		r, err := Check(strings.NewReader(written(t, s)), row.by, &bytes.Buffer{})
+		r, err := Check(t.Context(), strings.NewReader(written(t, s)), row.by, &bytes.Buffer{})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -83,7 +83,7 @@ func TestEvidenceIsCounted(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
-	r, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{})
+	r, err := Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{})
 	if d := cmp.Diff(map[Origin]int64{{Source: "stream"}: 20}, r.Origins); d != "" || err != nil {
 		t.Errorf("%v\n%s", err, d)
 	}
@@ -117,7 +117,7 @@ func TestEvidenceThatContradictsARecord(t *testing.T) {
 		want string
 		is   error
 	}{
-		"without its proof": {grown, kept.Note, "the export has no proof for checkpoint number", errForm},
+		"without its proof": {grown, kept.Note, "the export has no proof for it, number", errForm},
 		"of another service": {grown, sign(t, other).Note, "the checkpoint that you kept: not a checkpoint of this service",
 			verify.ErrNote},
 		"of a rewritten past": {written(t, rewritten), kept.Note, "the logs of the two checkpoints are not the same",
@@ -125,7 +125,7 @@ func TestEvidenceThatContradictsARecord(t *testing.T) {
 		"newer than it": {text, newer.Note, "make a newer export", verify.ErrOlder},
 		"no checkpoint": {text, []byte("x"), "not a checkpoint", verify.ErrNote},
 	} {
-		_, err := Check(strings.NewReader(row.text), Reader{Keys: keys, Kept: [][]byte{row.kept}}, &bytes.Buffer{})
+		_, err := Check(t.Context(), strings.NewReader(row.text), Reader{Keys: keys, Kept: [][]byte{row.kept}}, &bytes.Buffer{})
 		if !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %v, want %s", name, err, row.want)
 		}
@@ -138,11 +138,11 @@ func TestSignalsYoungerThanTheRetention(t *testing.T) {
 	s, _, keys := sample(t, 60)
 	s.Retention = 45 * time.Minute
 	s.signals = s.signals[10:]
-	if r, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{}); err != nil || r.Before != 10 {
+	if r, err := Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{}); err != nil || r.Before != 10 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	s.signals = s.signals[20:]
-	_, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{})
+	_, err := Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{})
 	if !errors.Is(err, verify.ErrMissing) || !strings.Contains(err.Error(), "created number 30 of 60") ||
 		!strings.Contains(err.Error(), "is younger than the retention of 45m0s") {
 		t.Error(err)
@@ -160,7 +160,7 @@ func TestEvidenceOfLaterThanTheEnd(t *testing.T) {
 		s.Add(1) // and the one before closes
 		s.Now = s.Now.Add(3 * time.Hour)
 		s.Earlier = []*record.Signed{kept}
-		r, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys, Kept: [][]byte{kept.Note}}, &bytes.Buffer{})
+		r, err := Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys, Kept: [][]byte{kept.Note}}, &bytes.Buffer{})
 		if err != nil || r.CommittedOutside != want {
 			t.Errorf("%v later: %d before their end, %v, want %d", later, r.CommittedOutside, err, want)
 		}

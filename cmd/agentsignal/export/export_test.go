@@ -46,7 +46,7 @@ func TestAnExportIsVerified(t *testing.T) {
 	t.Parallel()
 	s, text, keys := sample(t, 60)
 	var out strings.Builder
-	r, err := Check(strings.NewReader(text), Reader{Keys: keys}, &out)
+	r, err := Check(t.Context(), strings.NewReader(text), Reader{Keys: keys}, &out)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
 	}
@@ -61,7 +61,7 @@ func TestAnExportIsVerified(t *testing.T) {
 	}
 	s.Add(20) // later than the scorecard
 	for _, text := range []string{text, written(t, s)} {
-		if r, err = Check(strings.NewReader(text), Reader{Keys: keys}, &out); err != nil {
+		if r, err = Check(t.Context(), strings.NewReader(text), Reader{Keys: keys}, &out); err != nil {
 			t.Fatal(err)
 		}
 		c, err := r.Card(card)
@@ -79,7 +79,7 @@ func TestRetentionLeavesARecordThatIsVerified(t *testing.T) {
 	t.Parallel()
 	s, _, keys := sample(t, 60)
 	s.signals = s.signals[20:]
-	r, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{})
+	r, err := Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{})
 	if err != nil || r.Before != 20 || r.Signals != 40 {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -195,7 +195,7 @@ func TestChangedExportsAreNamed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out strings.Builder
-			_, err := Check(strings.NewReader(row.text), Reader{Keys: keys}, &out)
+			_, err := Check(t.Context(), strings.NewReader(row.text), Reader{Keys: keys}, &out)
 			if err == nil || !errors.Is(err, row.is) || !strings.Contains(err.Error(), row.want) {
 				t.Errorf("%v, want %s\n%s", err, row.want, out.String())
 			}
@@ -226,7 +226,7 @@ func TestTimesThatContradictTheOrder(t *testing.T) {
 		s, _, keys := sample(t, 5)
 		row.turn(s)
 		var out strings.Builder
-		_, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys}, &out)
+		_, err := Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys}, &out)
 		if (row.want == "") != (err == nil) || !strings.Contains(out.String(), row.want) {
 			t.Errorf("%s: %v\n%s", name, err, out.String())
 		}
@@ -239,13 +239,13 @@ func TestLosersThatAreShownAsOpen(t *testing.T) {
 	s, _, keys := sample(t, 20)
 	s.Now = s.Now.Add(25*time.Hour + time.Minute)
 	var out strings.Builder
-	_, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys}, &out)
+	_, err := Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys}, &out)
 	if !errors.Is(err, verify.ErrMissing) || !strings.Contains(out.String(), "line 21") ||
 		!strings.Contains(out.String(), "its closing, since it expired at 2026-11-01T10:49:00Z") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	s.Now = s.Now.Add(-2 * time.Hour)
-	if _, err := Check(strings.NewReader(written(t, s)), Reader{Keys: keys}, &out); err != nil {
+	if _, err := Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys}, &out); err != nil {
 		t.Errorf("within a day: %v", err)
 	}
 }
@@ -261,7 +261,7 @@ func TestManyFindingsAreCounted(t *testing.T) {
 		})
 	}
 	var out strings.Builder
-	_, err := Check(strings.NewReader(text), Reader{Keys: keys}, &out)
+	_, err := Check(t.Context(), strings.NewReader(text), Reader{Keys: keys}, &out)
 	if err == nil || !strings.Contains(err.Error(), "30 of 30 signals do not verify") ||
 		strings.Count(out.String(), "\n") != maxShown {
 		t.Errorf("%v\n%s", err, out.String())
@@ -271,7 +271,7 @@ func TestManyFindingsAreCounted(t *testing.T) {
 func TestScorecardsOfOtherRecords(t *testing.T) {
 	t.Parallel()
 	s, text, keys := sample(t, 60)
-	r, err := Check(strings.NewReader(text), Reader{Keys: keys}, &bytes.Buffer{})
+	r, err := Check(t.Context(), strings.NewReader(text), Reader{Keys: keys}, &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ func FuzzExport(f *testing.F) {
 	f.Add([]byte(text))
 	f.Add([]byte(`{"export":1,"checkpoint":"x"}` + "\n" + `{"end":{"signals":0}}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, err := Check(bytes.NewReader(text), Reader{Keys: keys}, io.Discard)
+		r, err := Check(t.Context(), bytes.NewReader(text), Reader{Keys: keys}, io.Discard)
 		if err == nil && (r.Signals+r.Before != int64(len(s.signals)) || r.Closed != 3) {
 			t.Errorf("%+v of %s", r, text)
 		}
@@ -61,7 +61,7 @@ func FuzzConsistency(f *testing.F) {
 
 func FuzzScorecard(f *testing.F) {
 	s, text, keys := sample(f, 12)
-	r, err := Check(strings.NewReader(text), Reader{Keys: keys}, io.Discard)
+	r, err := Check(f.Context(), strings.NewReader(text), Reader{Keys: keys}, io.Discard)
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -85,6 +85,7 @@ var routeRules = map[string]struct{ who, ids, body string }{
 	"POST /v1/auth/register":            {forAnyone, "", `{}`},
 	"GET /log/checkpoint":               {forAnyone, "", ""},
 	"GET /log/tile/{path}":              {forAnyone, "", ""},
+	"GET /log/{log}/tile/{path}":        {forAnyone, "", ""},
 	"GET /healthz":                      {forAnyone, "", ""},
 	"GET /readyz":                       {forAnyone, "", ""},
 	"GET /metrics":                      {forAnyone, "", ""},

@@ -268,8 +268,8 @@ func TestARecordIsVerifiedOffline(t *testing.T) {
 	w.trader.Run("ACME", "momentum") // later than the export
 	w.export("later.jsonl")
 	if out, err := w.verify("record", w.path("later.jsonl"), "--scorecard", w.path("scorecard.json"),
-		"--allow-unwitnessed"); err != nil {
-		t.Errorf("a later record with the same scorecard: %v\n%s", err, out)
+		"--since", kept, "--url", w.s.URL); err != nil || !strings.Contains(out, "you kept the checkpoint of") {
+		t.Errorf("a later record, with the same scorecard and the proof from public tiles: %v\n%s", err, out)
 	}
 	w.end(w.trader.Run("ACME", "momentum"), true, time.Millisecond)
 	w.export("latest.jsonl", "--scorecard", w.path("latest.json"))
