@@ -14,6 +14,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
@@ -22,6 +23,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/leaves"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
+	"github.com/agentsignal/agentsignal/persistence/signals"
 )
 
 //go:embed scripts
@@ -45,6 +47,7 @@ const eraseGrace = 5 * time.Minute
 type erasing struct {
 	deleted time.Time
 	stage   int    // in eraseStages
+	gone    string // what tallySignals has counted: record.Tallies with commas
 	cursor  string // of the stage; empty at its start
 }
 
@@ -52,13 +55,14 @@ type erasing struct {
 // cursor, "" at the end.
 type eraseStage func(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error)
 
-// erasingOf is the account whose records are erased, the epoch of the owner, and the leaves of
-// its partition.
+// erasingOf is the account whose records are erased, the epoch of the owner, and what the stages need.
 type erasingOf struct {
 	partition int
 	epoch     int64
 	account   signal.AccountID
 	leaves    *leaves.Store
+	signals   *signals.Store
+	progress  *erasing
 }
 
 // erasePass runs immediately and again after eraseGrace. Webhooks and schedules come first, so
@@ -68,21 +72,21 @@ var erasePass = []eraseStage{eraseWebhooks, eraseSchedules, eraseMails, eraseJob
 // eraseStages run in this order; the nil stage waits for eraseGrace. Stored states name a stage
 // by its index, so a change of the list needs a new version of the state.
 var eraseStages = slices.Concat(erasePass, []eraseStage{nil}, erasePass,
-	[]eraseStage{eraseEvents, eraseSignals, eraseSalt})
+	[]eraseStage{eraseEvents, tallySignals, eraseSignals, eraseSalt})
 
 // erasingVersion is the first word of a stored state.
-const erasingVersion = "4"
+const erasingVersion = "5"
 
 func (e erasing) String() string {
-	return fmt.Sprint(erasingVersion, " ", e.deleted.UnixMilli(), " ", e.stage, " ", e.cursor)
+	return fmt.Sprint(erasingVersion, " ", e.deleted.UnixMilli(), " ", e.stage, " ", e.gone, " ", e.cursor)
 }
 
 // NewErasing returns the stored state of the erasing of an account that was deleted at a time.
 func NewErasing(deleted time.Time) string { return erasing{deleted: deleted}.String() }
 
 func parseErasing(s string) (erasing, error) {
-	words := strings.SplitN(s, " ", 4)
-	if len(words) != 4 || words[0] != erasingVersion {
+	words := strings.SplitN(s, " ", 5)
+	if len(words) != 5 || words[0] != erasingVersion {
 		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
 	}
 	deleted, err := strconv.ParseInt(words[1], 10, 64)
@@ -90,13 +94,14 @@ func parseErasing(s string) (erasing, error) {
 	if err != nil || err2 != nil || stage < 0 || stage >= len(eraseStages) {
 		return erasing{}, fmt.Errorf("read erasing: %q is not of the known form", s)
 	}
-	return erasing{deleted: codec.TimeOfMilli(deleted), stage: stage, cursor: words[3]}, nil
+	return erasing{deleted: codec.TimeOfMilli(deleted), stage: stage, gone: words[3], cursor: words[4]}, nil
 }
 
 // Eraser erases the records of deleted accounts.
 type Eraser struct {
-	client *redisclient.Client
-	leaves *leaves.Store
+	client  *redisclient.Client
+	leaves  *leaves.Store
+	signals *signals.Store
 }
 
 // BeginErase starts the erasing of account, which was deleted at the given time, in partition p.
@@ -144,14 +149,15 @@ func (e *Eraser) EraseStep(ctx context.Context, p int, epoch int64) (time.Durati
 				continue
 			}
 		}
-		return 0, e.eraseChunkOf(ctx, erasingOf{p, epoch, signal.AccountID(account), e.leaves}, state, progress)
+		w := erasingOf{p, epoch, signal.AccountID(account), e.leaves, e.signals, &progress}
+		return 0, e.eraseChunkOf(ctx, w, state)
 	}
 	return next, nil
 }
 
 // eraseChunkOf does one step of the progress that is stored as state.
-func (e *Eraser) eraseChunkOf(ctx context.Context, w erasingOf, state string, progress erasing) error {
-	cursor := ""
+func (e *Eraser) eraseChunkOf(ctx context.Context, w erasingOf, state string) error {
+	progress, cursor := w.progress, ""
 	if stage := eraseStages[progress.stage]; stage != nil {
 		var err error
 		cursor, err = stage(ctx, e.client, w, progress.cursor)
@@ -273,6 +279,28 @@ func isDeletion(header []byte) bool {
 	return d.Err == nil && int(code) < len(codec.EventCodes) && codec.EventCodes[code] == signal.AccountDeleted
 }
 
+// tallySignals counts the signals that eraseSignals erases, which the record keeps. It reads the log at once: only a whole
+// one tells how the signals of an agent ended.
+func tallySignals(ctx context.Context, _ *redisclient.Client, w erasingOf, _ string) (string, error) {
+	agents, tallies := map[signal.SignalID]signal.AgentID{}, record.Tallies(nil)
+	_, err := w.signals.EachRecord(ctx, w.account, signal.Position{}, func(s *signal.Signal) {
+		if s.Closing == nil {
+			agents[s.ID] = s.Agent
+			tallies = tallies.Plus(record.Tallies{{Agent: string(s.Agent), Signals: 1}})
+			return
+		}
+		if agent, ok := agents[s.ID]; ok && s.Closing.PnLPercent != nil {
+			tally := record.Tally{Agent: string(agent), Lost: 1}
+			if *s.Closing.PnLPercent > 0 {
+				tally.Won, tally.Lost = 1, 0
+			}
+			tallies = tallies.Plus(record.Tallies{tally})
+		}
+	})
+	w.progress.gone = strings.ReplaceAll(tallies.String(), " ", ",")
+	return "", err
+}
+
 // eraseSignals erases the entries of the signal log, after each has its leaf, and then all blocks of it.
 func eraseSignals(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {
 	for more := true; more; {
@@ -297,7 +325,11 @@ func eraseSalt(ctx context.Context, c *redisclient.Client, w erasingOf, _ string
 	if err := c.RDB.HDel(ctx, c.AuditKey(w.partition), string(w.account)).Err(); err != nil {
 		return "", err
 	}
-	return "", w.leaves.EraseAccount(ctx, w.partition, w.account)
+	gone, err := record.ParseTallies(strings.ReplaceAll(w.progress.gone, ",", " "))
+	if err != nil {
+		return "", err
+	}
+	return "", w.leaves.EraseAccount(ctx, w.partition, w.account, gone)
 }
 
 // eraseEntries removes the entries of a log that belong to the account. It starts at the time of

@@ -27,7 +27,7 @@ func TestUnknownErasingsAreRefused(t *testing.T) {
 		t.Error("the second pass begins elsewhere")
 	}
 	for _, bad := range []string{
-		"4 1795253400123 18 ", "3 1795253400123 0 ", "5 1795253400123 0 ", "4 x 0 ", "4 1 -1 ", "4 1 0",
+		"5 1795253400123 19  ", "4 1795253400123 0  ", "6 1795253400123 0  ", "5 x 0  ", "5 1 -1  ", "5 1 0 ",
 	} {
 		if got, err := parseErasing(bad); err == nil {
 			t.Errorf("%q is read as %+v", bad, got)
@@ -36,9 +36,9 @@ func TestUnknownErasingsAreRefused(t *testing.T) {
 }
 
 func FuzzParseErasing(f *testing.F) {
-	f.Add("4 1795253400123 3 17")
-	f.Add("4 -1 4 ")
-	f.Add("4 1795253400123 14 (1795253400123-5")
+	f.Add("5 1795253400123 3  17")
+	f.Add("5 -1 4 a=1/0/1 ")
+	f.Add("5 1795253400123 14  (1795253400123-5")
 	f.Fuzz(func(t *testing.T, state string) {
 		e, err := parseErasing(state)
 		if err != nil {
@@ -126,6 +126,9 @@ func TestErase(t *testing.T) {
 	if len(salts) != 1 || salts[0] != string(other) {
 		t.Errorf("salts of %v are left, want that of %s", salts, other)
 	}
+	if heads, err := s.Leaves.LogHeads(ctx); err != nil || heads.Gone != "trading=31/8/8" {
+		t.Errorf("%v; erased accounts had %q", err, heads.Gone)
+	}
 	want := map[string]int{"open": 0, "due": 0, "jobs": 0, "replies": 0, "events": 1, "signals": 0,
 		"webhooks": 0, "deliveries": 0, "bodies": 0, "mails": 0, "blocks": 0}
 	if d := cmp.Diff(want, eraseState(t, s, deleted)); d != "" {
@@ -180,7 +183,8 @@ func fillAccount(t *testing.T, s *Store, log *eventlog.Log, epoch int64, a signa
 	changes := []signal.Change{change}
 	if i%2 == 1 {
 		closed := *sig
-		closed.Closing, closed.Sequence = &signal.Closing{Reason: signal.Expired}, 2
+		profit := float64(2 - i%4) // 1 or -1
+		closed.Closing, closed.Sequence = &signal.Closing{Reason: signal.Expired, PnLPercent: &profit}, 2
 		end := signal.Event{Type: signal.SignalClosed, Asset: "BTC"}
 		changes = append(changes, signal.Change{Account: a, Signal: &closed, Events: []signal.Event{end}})
 	}
@@ -313,9 +317,9 @@ func TestLongLogIsErasedInSteps(t *testing.T) {
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		t.Fatal(err)
 	}
-	cursor, err := eraseEvents(ctx, s.Client, erasingOf{1, 1, deleted, s.Leaves}, "")
+	cursor, err := eraseEvents(ctx, s.Client, erasingOf{partition: 1, epoch: 1, account: deleted, leaves: s.Leaves}, "")
 	for err == nil && cursor != "" {
-		cursor, err = eraseEvents(ctx, s.Client, erasingOf{1, 1, deleted, s.Leaves}, cursor)
+		cursor, err = eraseEvents(ctx, s.Client, erasingOf{partition: 1, epoch: 1, account: deleted, leaves: s.Leaves}, cursor)
 	}
 	if n := s.Client.RDB.XLen(ctx, s.Client.EventsKey(1)).Val(); err != nil || n != each {
 		t.Errorf("%d entries are left, %v; want the %d of the other account", n, err, each)
@@ -371,7 +375,7 @@ func TestErasingContinuesAfterARestartOfRedis(t *testing.T) {
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		t.Fatal(err)
 	}
-	w := erasingOf{1, epoch, deleted, s.Leaves}
+	w := erasingOf{partition: 1, epoch: epoch, account: deleted, leaves: s.Leaves}
 	for name, stage := range map[string]eraseStage{"due": eraseDue, "open": eraseOpen, "replies": eraseReplies} {
 		cursor := ""
 		for step := range 1000 {

@@ -46,7 +46,7 @@ func Open(o Options) (*Store, error) {
 		Leaves:      leaves.New(c),
 		Gauges:      &Gauges{client: c, positions: logs.Positions},
 	}
-	s.Eraser = &Eraser{c, s.Leaves}
+	s.Eraser = &Eraser{c, s.Leaves, signals}
 	if o.Metrics != nil {
 		s.Gauges.streams, s.Gauges.sizes = newStreamMetrics(o.Metrics.Registry), newSizes(o.Metrics.Registry)
 	}

@@ -167,6 +167,10 @@ func printRecord(w io.Writer, r *export.Record) {
 	fmt.Fprintf(w, "  %d closed signals: all there were then; %d were open\n", r.Closed, r.Signals-r.Closed)
 	fmt.Fprintf(w, "  the account has %d of the service's %d leaves; it is one of %d accounts with leaves, %d of them erased\n",
 		r.Leaves, r.Checkpoint.Size(), r.Checkpoint.Accounts, r.Checkpoint.Erased)
+	for _, a := range r.Gone {
+		fmt.Fprintf(w, "  erased accounts had %d signals of the agent %s: %d won and %d lost\n", a.Signals,
+			command.Printable(a.Agent), a.Won, a.Lost)
+	}
 	if r.Before > 0 {
 		fmt.Fprintf(w, "  %d older signals are not shown: all were older than the retention of %s; "+
 			"the first shown one is of %s\n",

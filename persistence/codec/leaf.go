@@ -13,18 +13,20 @@ import (
 )
 
 // LogHead is the state of a partition's Merkle log: its size and root hash, the position of the
-// signal log up to which entries have leaves, how many accounts ever had one, and how many of these
-// were erased.
+// signal log up to which entries have leaves, how many accounts ever had one, how many of these
+// were erased, and the tallies of the signals of these (verify.Tallies).
 type LogHead struct {
 	Size             int64
 	Root             [32]byte
 	UpTo             signal.Position
 	Accounts, Erased int64
+	Gone             string
 }
 
-// String returns the stored form of h, "SIZE ROOT POSITION ACCOUNTS ERASED".
+// String returns the stored form of h, "SIZE ROOT POSITION ACCOUNTS ERASED GONE".
 func (h LogHead) String() string {
-	return fmt.Sprintf("%d %s %s %d %d", h.Size, base64.StdEncoding.EncodeToString(h.Root[:]), h.UpTo, h.Accounts, h.Erased)
+	return fmt.Sprintf("%d %s %s %d %d %s", h.Size, base64.StdEncoding.EncodeToString(h.Root[:]), h.UpTo, h.Accounts, h.Erased,
+		h.Gone)
 }
 
 // ParseLogHead is the inverse of String. An empty text is the head of a log without leaves, whose
@@ -33,8 +35,8 @@ func ParseLogHead(text string) (h LogHead, err error) {
 	if text == "" {
 		return h, nil
 	}
-	words := strings.Split(text, " ")
-	if len(words) != 5 {
+	words := strings.SplitN(text, " ", 6)
+	if len(words) != 6 {
 		return h, fmt.Errorf("head of a log %q has %d words", text, len(words))
 	}
 	size, err := strconv.ParseInt(words[0], 10, 64)
@@ -45,7 +47,7 @@ func ParseLogHead(text string) (h LogHead, err error) {
 	if errors.Join(err, err2, err3, err4) != nil || !ok || size < 1 || len(root) != len(h.Root) {
 		return h, fmt.Errorf("head of a log %q is not valid", text)
 	}
-	h = LogHead{Size: size, Root: [32]byte(root), UpTo: position, Accounts: accounts, Erased: erased}
+	h = LogHead{Size: size, Root: [32]byte(root), UpTo: position, Accounts: accounts, Erased: erased, Gone: words[5]}
 	if h.String() != text {
 		return LogHead{}, fmt.Errorf("head of a log %q is not of the written form", text)
 	}
@@ -113,6 +115,7 @@ type RootEntry struct {
 	Retention time.Duration // in whole seconds
 	Accounts  int64         // with leaves
 	Erased    int64         // of these
+	Gone      string        // of the signals of erased accounts: verify.Tallies
 	Sizes     []int64       // of the logs
 }
 
@@ -140,7 +143,7 @@ func AppendRootEntry(b []byte, e *RootEntry) []byte {
 	b = binary.AppendUvarint(append(b, Version, kindHeads), uint64(e.At.Unix()))
 	b = binary.AppendUvarint(b, uint64(e.Retention/time.Second))
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(e.Accounts)), uint64(e.Erased))
-	b = binary.AppendUvarint(b, uint64(len(e.Sizes)))
+	b = binary.AppendUvarint(AppendText(b, e.Gone), uint64(len(e.Sizes)))
 	for _, n := range e.Sizes {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
@@ -164,7 +167,7 @@ func DecodeRootEntry(b []byte) (*RootEntry, *Rollback, error) {
 		return nil, nil, d.Err
 	}
 	e := &RootEntry{At: time.Unix(d.count(), 0).UTC(), Retention: time.Duration(d.count()) * time.Second,
-		Accounts: d.count(), Erased: d.count()}
+		Accounts: d.count(), Erased: d.count(), Gone: d.Text()}
 	for n := d.count(); n > 0 && d.Err == nil; n-- {
 		e.Sizes = append(e.Sizes, d.count())
 	}

@@ -13,15 +13,15 @@ import (
 func TestRecordsOfLeaves(t *testing.T) {
 	t.Parallel()
 	head := LogHead{Size: 300, Root: [32]byte{1, 2}, UpTo: signal.Position{MS: 1795253400123, Seq: 4},
-		Accounts: 12, Erased: 3}
+		Accounts: 12, Erased: 3, Gone: "seo=2/0/0 trading=9/1/2"}
 	if got, err := ParseLogHead(head.String()); got != head || err != nil {
 		t.Errorf("%v is read as %v, %v", head, got, err)
 	}
 	if got, err := ParseLogHead(""); got != (LogHead{}) || err != nil {
 		t.Errorf("no head is read as %v, %v", got, err)
 	}
-	for _, bad := range []string{"1", "0 " + head.String()[4:], "x" + head.String()[3:], head.String() + " ",
-		"+" + head.String(), "300 AA 1-1", head.String() + "x"} {
+	for _, bad := range []string{"1", "0 " + head.String()[4:], "x" + head.String()[3:], "300",
+		"+" + head.String(), "300 AA 1-1", "300 AA 1-1 1 2"} {
 		if got, err := ParseLogHead(bad); err == nil {
 			t.Errorf("%q is read as %v", bad, got)
 		}
@@ -50,7 +50,7 @@ func FuzzLeafRecords(f *testing.F) {
 	f.Add(AppendLeafPlace(nil, LeafPlace{1, 2, 3, 1, 1 << 41, 9}))
 	f.Add(AppendLeafAccount(nil, LeafAccount{[]byte("s"), 2, 3, 5, 1 << 41}))
 	f.Add(AppendRollback(nil, &Rollback{At: time.Unix(1<<31, 0), Lost: 300, Root: [32]byte{7}}))
-	f.Add(AppendRootEntry(nil, &RootEntry{At: time.Unix(1<<31, 0), Retention: time.Hour, Accounts: 9, Erased: 2,
+	f.Add(AppendRootEntry(nil, &RootEntry{At: time.Unix(1<<31, 0), Retention: time.Hour, Accounts: 9, Erased: 2, Gone: "a=1/0/1",
 		Sizes: []int64{0, 1 << 40}}))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if e, r, err := DecodeRootEntry(b); err == nil {

@@ -151,8 +151,20 @@ func logHead(ctx context.Context, c *redisclient.Client, p int) (codec.LogHead, 
 }
 
 // EraseAccount removes the salt of an account, without which its leaves can never be opened. It stays
-// counted.
-func (s *Appender) EraseAccount(ctx context.Context, p int, account signal.AccountID) error {
+// counted, and so do its signals by their tallies.
+func (s *Appender) EraseAccount(ctx context.Context, p int, account signal.AccountID, gone record.Tallies) error {
+	head, err := logHead(ctx, s.Client, p)
+	if err != nil {
+		return err
+	}
+	all, err := record.ParseTallies(head.Gone)
+	if err != nil {
+		return err
+	}
 	keys := []string{s.LeafAccountsKey(p), s.LeafHeadKey(p)}
-	return eraseScript.Run(ctx, s.RDB, keys, string(account)).Err()
+	n, err := eraseScript.Run(ctx, s.RDB, keys, string(account), head.Gone, all.Plus(gone).String()).Int()
+	if err == nil && n < 0 {
+		err = errors.New("another erasing has counted signals meanwhile")
+	}
+	return redisclient.Failed(err, "erase salt in partition %d", p)
 }

@@ -92,7 +92,7 @@ func (a *appender) batch(ctx context.Context, entries []redisclient.Entry) (*bat
 	}
 	head, err := a.tree.Head()
 	b.head = codec.LogHead{Size: head.N, Root: head.Hash, UpTo: leaves[len(leaves)-1].position,
-		Accounts: accounts, Erased: a.head.Erased}
+		Accounts: accounts, Erased: a.head.Erased, Gone: a.head.Gone}
 	b.args[2] = b.head.String()
 	return b, err
 }

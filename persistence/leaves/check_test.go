@@ -80,7 +80,7 @@ func TestMissingEntriesAreNamed(t *testing.T) {
 		}
 	}
 	b.remove(erased...)
-	storetest.Must(t, b.store.EraseAccount(t.Context(), 1, gone))
+	storetest.Must(t, b.store.EraseAccount(t.Context(), 1, gone, nil))
 	if c := b.check(); len(c.Findings) > 0 || c.Erased != 30 {
 		t.Errorf("after a deletion: %+v", c)
 	}
@@ -151,6 +151,6 @@ func TestChangedEntriesAreNamed(t *testing.T) {
 	wantFinding(t, "a leaf without a place", c, "", "", "leaf 19 of the record is followed by leaf 21")
 	storetest.Must(t, b.rdb.SetRange(t.Context(), b.store.TileKey(1, 0, 1), 70, "forged").Err())
 	wantFinding(t, "a forged tile", b.check(), "", "", "do not belong to the head")
-	storetest.Must(t, b.store.EraseAccount(t.Context(), 1, mine))
+	storetest.Must(t, b.store.EraseAccount(t.Context(), 1, mine, nil))
 	wantFinding(t, "a salt", b.check(), mine, places[1].signal.ID, "no salt")
 }

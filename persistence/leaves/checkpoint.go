@@ -58,7 +58,8 @@ func (s *Checkpoints) StoreCheckpoint(
 			return err
 		}
 	}
-	e := &codec.RootEntry{At: c.At, Retention: c.Retention, Accounts: c.Accounts, Erased: c.Erased}
+	e := &codec.RootEntry{At: c.At, Retention: c.Retention, Accounts: c.Accounts, Erased: c.Erased,
+		Gone: c.Gone}
 	for _, l := range c.Logs {
 		e.Sizes = append(e.Sizes, l.N)
 	}

@@ -333,21 +333,21 @@ func TestErasedSaltsOpenNothing(t *testing.T) {
 	b.appendAll(b.store, 0)
 	c := b.sign()
 	b.open(c, account, p.created)
-	storetest.Must(t, b.store.EraseAccount(t.Context(), 0, account))
+	storetest.Must(t, b.store.EraseAccount(t.Context(), 0, account, record.Tallies{{Agent: "trading", Signals: 3, Won: 1}}))
 	_, err := b.store.OpenLeaf(t.Context(), 0, account, p.created, c.Logs[0])
 	storetest.WantKind(t, "a leaf without its salt", err, signal.KindNotFound)
 	if heads, err := b.store.LogHeads(t.Context()); err != nil || !slices.Equal(heads.Logs, c.Logs) ||
 		c.Accounts != 1 || c.Erased != 0 || heads.Accounts != 1 || heads.Erased != 1 {
 		t.Errorf("heads %+v, %v; they were %+v", heads, err, c.Heads)
 	}
-	storetest.Must(t, b.store.EraseAccount(t.Context(), 0, account)) // again, as after a crash
+	storetest.Must(t, b.store.EraseAccount(t.Context(), 0, account, record.Tallies{{Agent: "trading", Signals: 3}})) // again, as after a crash
 	b.create(storetest.AccountIn(b.store, 0), true)
 	b.create(storetest.AccountIn(b.store, 1), false)
 	for p := range 2 {
 		b.appendAll(b.store, p)
 	}
-	if after := b.sign(); after.Accounts != 3 || after.Erased != 1 {
-		t.Errorf("%d accounts, %d of them erased, want 3 and 1", after.Accounts, after.Erased)
+	if after := b.sign(); after.Accounts != 3 || after.Erased != 1 || after.Gone != "trading=3/1/0" {
+		t.Errorf("%d accounts, %d of them erased with %q, want 3 and 1", after.Accounts, after.Erased, after.Gone)
 	} else {
 		b.consistent(c, after)
 	}

@@ -30,6 +30,7 @@ type Proofs struct {
 // master.
 func (s *Proofs) LogHeads(ctx context.Context) (*verify.Heads, error) {
 	all := &verify.Heads{Logs: make([]tlog.Tree, s.Partitions())}
+	var tallies record.Tallies
 	for p := range all.Logs {
 		var get *redis.StringCmd
 		err := s.Durable.Send(ctx, s.ConfirmKey(p), func(pipe redis.Pipeliner) {
@@ -49,7 +50,13 @@ func (s *Proofs) LogHeads(ctx context.Context) (*verify.Heads, error) {
 		}
 		all.Accounts += head.Accounts
 		all.Erased += head.Erased
+		gone, err := record.ParseTallies(head.Gone)
+		if err != nil {
+			return nil, fmt.Errorf("partition %d: %w", p, err)
+		}
+		tallies = tallies.Plus(gone)
 	}
+	all.Gone = tallies.String()
 	return all, nil
 }
 

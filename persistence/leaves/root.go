@@ -92,7 +92,7 @@ func (s *Root) Entries(ctx context.Context, from int64, n int, newest *verify.Ch
 			texts[i] = (&record.Rollback{At: back.At, Lost: back.Lost, Root: back.Root}).Text()
 			continue
 		}
-		heads[i] = &verify.Heads{At: e.At, Retention: e.Retention, Accounts: e.Accounts, Erased: e.Erased}
+		heads[i] = &verify.Heads{At: e.At, Retention: e.Retention, Accounts: e.Accounts, Erased: e.Erased, Gone: e.Gone}
 		order = append(order, i)
 		for p, size := range e.Sizes {
 			sizes[p] = append(sizes[p], size)

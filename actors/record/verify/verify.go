@@ -62,6 +62,7 @@ type Heads struct {
 	Retention time.Duration // signals are kept so long, in whole seconds
 	Accounts  int64         // that ever had a leaf
 	Erased    int64         // of these
+	Gone      string        // AGENT=SIGNALS/WON/LOST of each agent of erased accounts, separated by spaces
 	Logs      []tlog.Tree   // size and root hash of each log
 }
 
@@ -77,8 +78,9 @@ func (h *Heads) Size() int64 {
 // Text returns the text of the entry.
 func (h *Heads) Text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "heads\ntime %s\nretention %d\naccounts %d %d\n", h.At.UTC().Format(time.RFC3339),
+	fmt.Fprintf(&b, "heads\ntime %s\nretention %d\naccounts %d %d", h.At.UTC().Format(time.RFC3339),
 		int64(h.Retention.Seconds()), h.Accounts, h.Erased)
+	b.WriteString(strings.TrimRight(" "+h.Gone, " ") + "\n")
 	for _, l := range h.Logs {
 		fmt.Fprintf(&b, "%d %v\n", l.N, l.Hash)
 	}
@@ -92,10 +94,13 @@ func ParseHeads(text string) (*Heads, error) {
 		return nil, fmt.Errorf("%w: it has %d lines", ErrEntry, len(lines))
 	}
 	h := &Heads{}
-	at, err := time.Parse("time "+time.RFC3339, lines[1])
+	at, err1 := time.Parse("time "+time.RFC3339, lines[1])
 	seconds, err2 := strconv.ParseUint(strings.TrimPrefix(lines[2], "retention "), 10, 32)
 	_, err3 := fmt.Sscanf(lines[3], "accounts %d %d", &h.Accounts, &h.Erased)
-	if err := errors.Join(err, err2, err3); err != nil {
+	if words := strings.SplitN(lines[3], " ", 4); len(words) == 4 {
+		h.Gone = words[3]
+	}
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrEntry, err)
 	}
 	h.At, h.Retention = at, time.Duration(seconds)*time.Second

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
@@ -49,7 +50,8 @@ type Record struct {
 	First      time.Time // creation of the first signal that is shown
 	Last       time.Time // of the newest entry
 	Evidence   []Evidence
-	Later      int64 // signals created after the oldest evidence
+	Gone       record.Tallies // of the signals of erased accounts
+	Later      int64          // signals created after the oldest evidence
 	// Committed counts the closed signals whose creation was in a checkpoint before they closed, by
 	// the word of the service, CommittedOutside those that some evidence lies between.
 	Committed, CommittedOutside int64
@@ -109,7 +111,10 @@ func Check(ctx context.Context, in io.Reader, by Reader, out io.Writer) (*Record
 	if r.Checkpoint, err = by.Keys.open(&h.signed); err != nil {
 		return nil, err
 	}
-	if r.Evidence, err = by.evidence(ctx, h, r.Checkpoint); err != nil {
+	if r.Gone, err = record.ParseTallies(r.Checkpoint.Gone); err != nil {
+		return nil, fmt.Errorf("%w: %w", verify.ErrEntry, err)
+	}
+	if r.Evidence, err = by.evidence(ctx, h, r); err != nil {
 		return nil, err
 	}
 	for {

@@ -40,7 +40,8 @@ func (e *Evidence) at() time.Time {
 
 // evidence returns the checkpoints of an export behind which others than the service stand, the
 // oldest first. It checks that the logs of the newest begin with those of each.
-func (r *Reader) evidence(ctx context.Context, h *head, newest *verify.Checkpoint) ([]Evidence, error) {
+func (r *Reader) evidence(ctx context.Context, h *head, x *Record) ([]Evidence, error) {
+	newest := x.Checkpoint
 	var list []Evidence
 	all := append(h.Earlier, earlier{signed: h.signed})
 	for _, own := range r.Kept {
@@ -65,6 +66,9 @@ func (r *Reader) evidence(ctx context.Context, h *head, newest *verify.Checkpoin
 			err = e.Consistent(c, newest)
 		} else if c.Root != newest.Root {
 			err = fmt.Errorf("%w: its proof is missing", verify.ErrIncomplete)
+		}
+		if before, parsed := record.ParseTallies(c.Gone); err == nil && (parsed != nil || x.Gone.Shrunk(before)) {
+			err = fmt.Errorf("%w: erased accounts had %q and have %q", verify.ErrRewritten, c.Gone, newest.Gone)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("earlier checkpoint of %v: %w", c.At, err)
