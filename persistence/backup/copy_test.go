@@ -99,7 +99,7 @@ func TestSeldomKeysAreCopied(t *testing.T) {
 	// The erasing begins again.
 	erasing := c.EraseKey(c.Partition("acc_deleted"))
 	state := target.RDB.HGet(ctx, erasing, "acc_deleted").Val()
-	if !strings.HasSuffix(state, " 0 ") {
+	if !strings.HasSuffix(state, " 0  ") {
 		t.Errorf("the restored state of an erasing is %q, want the first stage", state)
 	}
 	from.Client().HSet(ctx, erasing, "acc_deleted", state)

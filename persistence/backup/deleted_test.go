@@ -93,7 +93,7 @@ func TestAccountDeletedMeanwhileIsErased(t *testing.T) {
 			if state != "" {
 				t.Errorf("an account with a record is erased: %q", state)
 			}
-		} else if !strings.HasSuffix(state, " 0 ") {
+		} else if !strings.HasSuffix(state, " 0  ") {
 			t.Errorf("a deleted account of which a %s was restored is not erased from the start: %q", kind, state)
 		}
 	}
