@@ -106,7 +106,7 @@ var mayImport = []struct {
 	{"persistence/backup", []string{"actors/signal", "actors/record", "persistence", "persistence/codec",
 		"persistence/deliveries",
 		"persistence/eventlog", "persistence/redisclient"}},
-	{"persistence", []string{"actors/signal", "persistence/..."}},
+	{"persistence", []string{"actors/signal", "actors/record", "persistence/..."}},
 	{"http/apitest", nil},
 	{"http/client", []string{"actors/market/assets"}},
 	{"http/request", nil},
