@@ -34,6 +34,15 @@ type agentView struct {
 	Description string             `json:"description"`
 	Strategies  []string           `json:"strategies"`
 	Status      signal.AgentStatus `json:"status"`
+	Owner       string             `json:"owner"` // service or account
+}
+
+func viewAgent(a *signal.Agent) agentView {
+	owner := "service"
+	if a.Account != "" {
+		owner = "account"
+	}
+	return agentView{a.ID, a.Name, a.Category, a.Description, a.Strategies, a.Status, owner}
 }
 
 // agentDetails is an agent as GET /v1/agents/{id} shows it.
@@ -65,7 +74,7 @@ func (h *AgentHandlers) list(c *call) error {
 	list := []agentView{}
 	for _, a := range h.agents.Catalogue() {
 		if (category == "" || a.Category == category) && (status == "" || a.Status == status) {
-			list = append(list, agentView(a))
+			list = append(list, viewAgent(&a))
 		}
 	}
 	return c.value(http.StatusOK, agentList{Agents: request.Cut(page, list), Total: len(list)})
@@ -77,7 +86,7 @@ func (h *AgentHandlers) byID(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.value(http.StatusOK, agentDetails{agentView(a), inputSchema(&a)})
+	return c.value(http.StatusOK, agentDetails{viewAgent(&a), inputSchema(&a)})
 }
 
 // agentNamed returns an agent of the catalogue, or KindNotFound.

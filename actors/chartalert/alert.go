@@ -62,7 +62,7 @@ type Alert struct {
 	Previous Position // before the order, if the chart has sent it: for information
 	Strategy string   // as written, to 100 characters; empty for the agent's first
 
-	Stop, Target Level
+	Stop, Target signal.Level
 	Price        float64 // that the sender saw, finite and above 0
 
 	// Interval is the length of the chart's bars as written, Bar the same as a duration, and

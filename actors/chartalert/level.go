@@ -12,32 +12,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
-// Unit is what the value of a Level measures.
-type Unit string
-
-// The units.
-const (
-	Price   Unit = "price"   // the level itself
-	Percent Unit = "percent" // the distance from the entry in percent of it
-	ATR     Unit = "atr"     // the distance in average true ranges
-	R       Unit = "r"       // of a target: the distance in multiples of that of the stop
-)
-
-// Level is where a signal is closed. Its value is finite and above 0; the zero Level is none.
-type Level struct {
-	Unit  Unit
-	Value float64
-}
-
-// String returns the level as an alert writes it: "95.5", "1.5%", "2R"; or "2 ATR".
-func (l Level) String() string {
-	suffix := map[Unit]string{Percent: "%", ATR: " ATR", R: "R"}[l.Unit]
-	return string(signal.AppendPrice(nil, l.Value)) + suffix
-}
-
 // levelOf returns the level of stop or target that list gives, or the zero Level, and the values that
 // are not used for it. bare is values.bare.
-func levelOf(f field, list []given, bare bool) (level Level, unused []given, err error) {
+func levelOf(f field, list []given, bare bool) (level signal.Level, unused []given, err error) {
 	var from given
 	for _, g := range list {
 		if names[g.key].vague != "" {
@@ -47,17 +24,17 @@ func levelOf(f field, list []given, bare bool) (level Level, unused []given, err
 		l, err := readLevel(f, g, bare)
 		switch {
 		case err != nil:
-			return Level{}, nil, err
+			return signal.Level{}, nil, err
 		case l.Value == 0: // charts send it for none
 		case level.Value != 0 && l != level:
-			return Level{}, nil, fail(CodeContradiction, "%s differ: keep one of them", quoted([]given{from, g}))
+			return signal.Level{}, nil, fail(CodeContradiction, "%s differ: keep one of them", quoted([]given{from, g}))
 		default:
 			level, from = l, g
 		}
 	}
 	for _, g := range unused {
 		if level.Value == 0 && strings.Trim(g.text, "0.") != "" && g.text != "false" {
-			return Level{}, nil, fail(CodeNotRepresented, "%s cannot be used: it is %s. Write %s as a price or as "+
+			return signal.Level{}, nil, fail(CodeNotRepresented, "%s cannot be used: it is %s. Write %s as a price or as "+
 				"a distance such as 1.5%%", quoted([]given{g}), names[g.key].vague, levelName(f))
 		}
 	}
@@ -72,16 +49,16 @@ func levelName(f field) string {
 }
 
 // readLevel reads one level; its value is 0 for none.
-func readLevel(f field, g given, bare bool) (Level, error) {
+func readLevel(f field, g given, bare bool) (signal.Level, error) {
 	if g.composite() {
 		return readObject(f, g)
 	}
 	unit, text := names[g.key].unit, g.text
 	switch last := text[len(text)-1]; {
-	case last == '%' && unit != Price:
-		unit, text = Percent, text[:len(text)-1]
+	case last == '%' && unit != signal.PriceLevel:
+		unit, text = signal.PercentLevel, text[:len(text)-1]
 	case (last == 'R' || last == 'r') && f == target && unit == "":
-		unit, text = R, text[:len(text)-1]
+		unit, text = signal.RLevel, text[:len(text)-1]
 	}
 	v, err := number(g, strings.TrimSpace(text), `a price such as 95.5, or a distance such as 1.5%`)
 	if err == nil && bare && unit == "" && v != 0 {
@@ -89,21 +66,21 @@ func readLevel(f field, g given, bare bool) (Level, error) {
 			"percentage by a setting of the receiver. Write %s=1.5%%, or leave the licence out and give a price",
 			quoted([]given{g}), g.name)
 	}
-	return Level{cmp.Or(unit, Price), v}, err
+	return signal.Level{Unit: cmp.Or(unit, signal.PriceLevel), Value: v}, err
 }
 
 // readObject reads a level such as {"percent": 1.5}. The type of an order may stand beside it.
-func readObject(f field, g given) (Level, error) {
+func readObject(f field, g given) (signal.Level, error) {
 	rule := fail(CodeInvalidValue, `%s must be one of {"price": 95.5}, {"percent": 1.5}, {"atr": 2}, or for the target {"r": 2}`,
 		spelling.Shorten(g.name))
 	if g.json[0] != '{' {
-		return Level{}, rule
+		return signal.Level{}, rule
 	}
-	var level Level
+	var level signal.Level
 	for member, value := range jsonobject.Members(g.json) {
-		units := map[string]Unit{"price": Price, "stopprice": Price, "percent": Percent, "atr": ATR}
+		units := map[string]signal.LevelUnit{"price": signal.PriceLevel, "stopprice": signal.PriceLevel, "percent": signal.PercentLevel, "atr": signal.ATRLevel}
 		if f == target {
-			units = map[string]Unit{"price": Price, "limitprice": Price, "percent": Percent, "atr": ATR, "r": R}
+			units = map[string]signal.LevelUnit{"price": signal.PriceLevel, "limitprice": signal.PriceLevel, "percent": signal.PercentLevel, "atr": signal.ATRLevel, "r": signal.RLevel}
 		}
 		inner := given{name: g.name + "." + string(member), key: compact(string(member)), text: string(value), json: value}
 		if value[0] == '"' {
@@ -114,7 +91,7 @@ func readObject(f field, g given) (Level, error) {
 			continue
 		}
 		if !ok || inner.composite() {
-			return Level{}, rule
+			return signal.Level{}, rule
 		}
 		if value[0] == 'n' {
 			continue
@@ -122,11 +99,11 @@ func readObject(f field, g given) (Level, error) {
 		v, err := number(inner, inner.text, "a number such as 1.5")
 		switch {
 		case err != nil:
-			return Level{}, err
+			return signal.Level{}, err
 		case v != 0 && level.Value != 0:
-			return Level{}, rule
+			return signal.Level{}, rule
 		case v != 0:
-			level = Level{unit, v}
+			level = signal.Level{Unit: unit, Value: v}
 		}
 	}
 	return level, nil

@@ -435,13 +435,13 @@ func check(t *testing.T, a *Alert) {
 	if a.Asset == "" || a.Symbol != Symbol(a.Asset) || a.Symbol == "" || !slices.Contains(actions[a.Position], a.Action) {
 		t.Fatalf("asset %q, symbol %q, position %q, action %q", a.Asset, a.Symbol, a.Position, a.Action)
 	}
-	for _, l := range []Level{a.Stop, a.Target, {Price, cmp.Or(a.Price, 1)}} {
-		positive := l.Value > 0 && !math.IsInf(l.Value, 0) && slices.Contains([]Unit{Price, Percent, ATR, R}, l.Unit)
-		if l != (Level{}) && !positive {
+	for _, l := range []signal.Level{a.Stop, a.Target, {Unit: signal.PriceLevel, Value: cmp.Or(a.Price, 1)}} {
+		positive := l.Value > 0 && !math.IsInf(l.Value, 0) && slices.Contains([]signal.LevelUnit{signal.PriceLevel, signal.PercentLevel, signal.ATRLevel, signal.RLevel}, l.Unit)
+		if l != (signal.Level{}) && !positive {
 			t.Fatalf("level %+v", l)
 		}
 	}
-	if a.Stop.Unit == R || a.Confidence != nil && !(0 <= *a.Confidence && *a.Confidence <= 1) {
+	if a.Stop.Unit == signal.RLevel || a.Confidence != nil && !(0 <= *a.Confidence && *a.Confidence <= 1) {
 		t.Fatalf("stop %v, confidence %v", a.Stop, a.Confidence)
 	}
 	if a.Parameters != nil && (len(a.Parameters) > MaxParameters || !json.Valid(a.Parameters) || a.Parameters[0] != '{') {

@@ -3,6 +3,8 @@ package chartalert
 import (
 	"strings"
 	"unicode"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // field is what a name of an alert stands for.
@@ -29,7 +31,7 @@ const (
 // name is what a name stands for.
 type name struct {
 	field field
-	unit  Unit // of a level: the unit that the name states, or empty
+	unit  signal.LevelUnit // of a level: the unit that the name states, or empty
 	// vague is set for a level that a signal cannot have, and completes "it cannot be used: it is". If
 	// another name gives the level, the value is kept as a parameter.
 	vague string
@@ -65,8 +67,8 @@ var names = func() map[string]name {
 	}{{stop, "stop stop_loss sl"}, {target, "target take_profit tp"}} {
 		for _, root := range strings.Fields(level.roots) {
 			add(name{field: level.field}, root)
-			add(name{field: level.field, unit: Price}, root+"_price")
-			add(name{field: level.field, unit: Percent}, root+"_pct "+root+"_percent "+root+"_percentage")
+			add(name{field: level.field, unit: signal.PriceLevel}, root+"_price")
+			add(name{field: level.field, unit: signal.PercentLevel}, root+"_pct "+root+"_percent "+root+"_percentage")
 			for _, unit := range []string{"pips", "points", "ticks"} {
 				add(name{field: level.field, vague: "in " + unit + ", whose size differs from program to program"}, root+"_"+unit)
 			}

@@ -26,7 +26,7 @@ const (
 	AgentDeprecated AgentStatus = "deprecated"
 )
 
-// Agent is an entry of the catalogue. All accounts have the same catalogue.
+// Agent is an entry of the catalogue of an account: one of the service, which all have, or one of its own.
 type Agent struct {
 	ID          AgentID
 	Name        string
@@ -34,6 +34,12 @@ type Agent struct {
 	Description string
 	Strategies  []string
 	Status      AgentStatus
+
+	// Of an account's own agent.
+
+	Account  AccountID // whose agent it is; empty: of the service
+	Defaults AgentDefaults
+	Endpoint *Endpoint // where it is asked; nil: it cannot be run
 }
 
 // Has reports whether strategy is one of the agent's own.
@@ -79,7 +85,8 @@ type RunRequest struct {
 	Timeframe  Timeframe
 	Risk       RiskLevel
 	Parameters Parameters
-	Reply      *ReplyKey // nil without an Idempotency-Key
+	Submission *Submission // by the agent itself, which is an account's own; nil: the agent is run
+	Reply      *ReplyKey   // nil without an Idempotency-Key
 }
 
 // Parameters are an agent's own options.

@@ -1,0 +1,79 @@
+package signal
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Limits of the agents of an account.
+const (
+	MaxAgents          = 50  // that it has
+	MaxAgentsEver      = 200 // with those that it has removed, whose names stay taken
+	MaxAgentStrategies = 20  // of one
+)
+
+// AgentExit is the CloseReason of a signal that its own agent has ended.
+const AgentExit CloseReason = "agent_exit"
+
+// BuiltIn reports whether a is an agent of the service, which all accounts have.
+func (a AgentID) BuiltIn() bool {
+	switch a {
+	case "trading", "weather", "seo":
+		return true
+	}
+	return false
+}
+
+// Endpoint is where an account's agent is asked for a signal.
+type Endpoint struct {
+	URL    string
+	Secret string // whsec_…, by which requests are signed
+}
+
+// AgentDefaults are what an account's agent leaves out of a submission. Zero values are those of the service.
+type AgentDefaults struct {
+	Timeframe Timeframe
+	Risk      RiskLevel
+	Stop      Level
+	Target    Level
+	ExpiresIn time.Duration
+}
+
+// LevelUnit is what the value of a Level measures.
+type LevelUnit string
+
+// The units.
+const (
+	PriceLevel   LevelUnit = "price"   // the level itself
+	PercentLevel LevelUnit = "percent" // the distance from the entry in percent of it
+	ATRLevel     LevelUnit = "atr"     // the distance in average true ranges of the timeframe
+	RLevel       LevelUnit = "r"       // of a target: the distance in multiples of that of the stop
+)
+
+// Level is where a signal is to be closed. Its value is finite and above 0; the zero Level is none.
+type Level struct {
+	Unit  LevelUnit
+	Value float64
+}
+
+// String returns the level as people write it: "95.5", "1.5%", "2R", "2 ATR".
+func (l Level) String() string {
+	suffix := map[LevelUnit]string{PercentLevel: "%", ATRLevel: " ATR", RLevel: "R"}[l.Unit]
+	return string(AppendPrice(nil, l.Value)) + suffix
+}
+
+// Submission is what an account's agent has concluded about an asset. Zero values were not given.
+type Submission struct {
+	Direction  Direction
+	Stop       Level
+	Target     Level
+	ExpiresIn  time.Duration   // by the clock
+	Claim      *float64        // the agent's own probability of a profit, 0 to 1
+	Price      float64         // what the agent saw; never the entry
+	Indicators []string        // names
+	Reasoning  string          // of the agent
+	Parameters json.RawMessage // a JSON object of the agent
+	Text       string          // of agents for content and weather, whose signals have no prices
+	Interval   string          // of a chart, if the service has no such timeframe
+	Reference  string          // the agent's identifier of this decision
+}
