@@ -133,8 +133,8 @@
 // change has ended. While replicas are known to be missing, other changes are refused before they
 // are sent (ErrNotWritten), or with Options.AcceptWithoutReplicas acknowledged without a wait. The
 // events of Tail and ReadLog also wait, and so do reads that callers keep or that are of another slot than
-// the account's records: ScanSignals, EachRecord, EachWeatherEntry, Keys, Accounts, Checkpoint, Countersigned. After other
-// reads of an account's records, who shows them calls Store.ConfirmRead. Failed logins and their locks,
+// the account's records: ScanSignals, EachRecord, EachLeaf, EachWeatherEntry, Keys, Accounts, Checkpoint, Countersigned.
+// After other reads of an account's records, who shows them calls Store.ConfirmRead. Failed logins and their locks,
 // leases, positions, prices, bars, news and authentication do not wait.
 //
 // Tail gives a node all events of the partitions that it follows in their order, once, and reports

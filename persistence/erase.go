@@ -283,7 +283,7 @@ func isDeletion(header []byte) bool {
 // one tells how the signals of an agent ended.
 func tallySignals(ctx context.Context, _ *redisclient.Client, w erasingOf, _ string) (string, error) {
 	agents, tallies := map[signal.SignalID]signal.AgentID{}, record.Tallies(nil)
-	_, err := w.signals.EachRecord(ctx, w.account, signal.Position{}, func(s *signal.Signal) {
+	_, err := w.signals.EachRecord(ctx, w.account, signal.Position{}, func(_ signal.Position, s *signal.Signal) {
 		if s.Closing == nil {
 			agents[s.ID] = s.Agent
 			tallies = tallies.Plus(record.Tallies{{Agent: string(s.Agent), Signals: 1}})

@@ -3,6 +3,7 @@ package persistence
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ func TestReadsWaitForReplicas(t *testing.T) {
 		},
 		"records of a scorecard": func(ctx context.Context, s *Store) error {
 			n := 0
-			upTo, err := s.Signals.EachRecord(ctx, account, signal.Position{}, func(*signal.Signal) { n++ })
+			upTo, err := s.Signals.EachRecord(ctx, account, signal.Position{}, func(signal.Position, *signal.Signal) { n++ })
 			if err != nil && (n > 0 || !upTo.IsZero()) {
 				t.Errorf("%d records up to %v are handed on with %v", n, upTo, err)
 			}
@@ -44,6 +45,10 @@ func TestReadsWaitForReplicas(t *testing.T) {
 				return errNothing
 			}
 			return err
+		},
+		"leaves of a scorecard": func(ctx context.Context, s *Store) error {
+			return s.Signals.EachLeaf(ctx, account, signal.Position{}, signal.Position{MS: math.MaxInt64},
+				func(signal.Position, int64, int64) {})
 		},
 		"keys":          func(ctx context.Context, s *Store) error { return errOf(s.Credentials.Keys(ctx, account)) },
 		"accounts":      func(ctx context.Context, s *Store) error { return errOf2(s.Credentials.Accounts(ctx, 10, 0)) },

@@ -235,11 +235,12 @@ func TestEverySignalClosesOnceAfterAFailover(t *testing.T) {
 	}
 	ends := map[signal.SignalID]int{}
 	for _, s := range f.signals {
-		_, err := f.store.Signals.EachRecord(t.Context(), s.Account, signal.Position{}, func(r *signal.Signal) {
+		count := func(_ signal.Position, r *signal.Signal) {
 			if r.Closing != nil {
 				ends[r.ID]++
 			}
-		})
+		}
+		_, err := f.store.Signals.EachRecord(t.Context(), s.Account, signal.Position{}, count)
 		if err != nil {
 			t.Fatal(err)
 		}

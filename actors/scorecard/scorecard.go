@@ -23,13 +23,18 @@ import (
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
-// Records is the signal log. See signals.Store.
+// Records is the signal log, with the places of its leaves. See signals.Store.
 type Records interface {
 	// EachRecord calls f for each creation and closing of the account's signals after a
-	// position, in order, and returns the position up to which it has read. A closing has
-	// ID, MFE, MAE and Closing only.
+	// position, in order, with its own position, and returns the position up to which it has read.
+	// A closing has ID, MFE, MAE and Closing only.
 	EachRecord(ctx context.Context, account signal.AccountID, after signal.Position,
-		f func(s *signal.Signal)) (signal.Position, error)
+		f func(at signal.Position, s *signal.Signal)) (signal.Position, error)
+	// EachLeaf calls f for each leaf of the log of the account, also for those of other accounts, from
+	// the entry at one position to the one at another, in order. index is the leaf's, signed how
+	// many leaves the newest checkpoint had when a signal closed.
+	EachLeaf(ctx context.Context, account signal.AccountID, from, to signal.Position,
+		f func(at signal.Position, index, signed int64)) error
 }
 
 // Options are the optional parts of Scorecards.
@@ -103,7 +108,17 @@ type Query struct {
 // Card is a scorecard. Its JSON is sent to clients.
 type Card struct {
 	Statistics backtest.Statistics `json:"statistics"`
-	Groups     []Group             `json:"groups"` // in the order of their members
+	Recorded
+	Groups []Group `json:"groups"` // in the order of their members
+}
+
+// Recorded counts what the record shows of the closed signals of statistics.
+type Recorded struct {
+	// Recorded counts those whose closing has its leaf. The last ones to close have none for some seconds.
+	Recorded int `json:"recorded"`
+	// Committed counts those of Recorded whose creation was in a checkpoint of the service before
+	// they ended: its leaf has an index below the number of leaves that were signed then.
+	Committed int `json:"committed"`
 }
 
 // Group holds the statistics of signals with the same agent, strategy, asset, timeframe
@@ -115,6 +130,7 @@ type Group struct {
 	Timeframe  signal.Timeframe    `json:"timeframe"`
 	Risk       signal.RiskLevel    `json:"risk_level"`
 	Statistics backtest.Statistics `json:"statistics"`
+	Recorded
 }
 
 // Card returns the statistics of an account's closed signals with prices, including all
@@ -226,7 +242,21 @@ type account struct {
 	groups []group
 	of     map[groupKey]int32 // indexes into groups
 	closed []entry            // by their end
+
+	awaited []awaited                 // in the order of the log
+	endings uint32                    // numbers the closings
+	leaves  map[signal.SignalID]int64 // of creations whose closing has no leaf yet
 }
+
+// awaited is an entry of the signal log whose leaf has not been read.
+type awaited struct {
+	at     signal.Position
+	signal signal.SignalID
+	ending uint32 // that of a closing; 0 of a creation
+}
+
+// maxAwaited is after how many entries of a log their leaves are read, which bounds the memory for them.
+const maxAwaited = 100_000
 
 // group identifies a Group, with the first spelling of the asset.
 type group struct {
@@ -255,12 +285,15 @@ type opened struct {
 // entry is a closed signal.
 type entry struct {
 	backtest.Outcome
-	group   int32
-	created int64 // milliseconds
+	group     int32
+	ending    uint32 // its number until its leaf has been read, then 0
+	created   int64  // milliseconds
+	committed bool   // see Recorded
 }
 
 func newAccount() *account {
-	return &account{busy: make(chan struct{}, 1), open: make(map[signal.SignalID]opened), of: make(map[groupKey]int32)}
+	return &account{busy: make(chan struct{}, 1), open: make(map[signal.SignalID]opened), of: make(map[groupKey]int32),
+		leaves: make(map[signal.SignalID]int64)}
 }
 
 // enter acquires a place, unless ctx ends first.
@@ -278,17 +311,25 @@ func leave(places chan struct{}) { <-places }
 
 func (a *account) size() int { return len(a.closed) + len(a.open) }
 
-// read reads the records after the ones read so far.
+// read reads the records after the ones read so far, and the leaves that are awaited.
 func (a *account) read(ctx context.Context, records Records, id signal.AccountID, o *Options) error {
-	before := len(a.closed)
-	upTo, err := records.EachRecord(ctx, id, a.upTo, func(s *signal.Signal) {
+	before, most := len(a.closed), len(a.awaited)+maxAwaited
+	var failed error
+	upTo, err := records.EachRecord(ctx, id, a.upTo, func(at signal.Position, s *signal.Signal) {
 		if s.Closing == nil {
-			a.create(s, o.Name)
+			a.create(at, s, o.Name)
 		} else {
-			a.close(s, o.Cost)
+			a.close(at, s, o.Cost)
+		}
+		if len(a.awaited) >= most && failed == nil {
+			failed = a.readLeaves(ctx, records, id)
+			most = len(a.awaited) + maxAwaited
 		}
 	})
 	a.upTo = upTo
+	if err = cmp.Or(err, failed); err == nil {
+		err = a.readLeaves(ctx, records, id)
+	}
 	byEnd := func(x, y entry) int { return cmp.Compare(x.At, y.At) }
 	if len(a.closed) > before && !slices.IsSortedFunc(a.closed[max(0, before-1):], byEnd) {
 		slices.SortStableFunc(a.closed, byEnd)
@@ -296,7 +337,45 @@ func (a *account) read(ctx context.Context, records Records, id signal.AccountID
 	return err
 }
 
-func (a *account) create(s *signal.Signal, name func(string) string) {
+// readLeaves reads the leaves that are awaited, as far as there are any.
+func (a *account) readLeaves(ctx context.Context, records Records, id signal.AccountID) error {
+	rest := a.awaited
+	if len(rest) == 0 {
+		return nil
+	}
+	first, committed := uint32(0), []bool(nil) // by ending, from the first on
+	err := records.EachLeaf(ctx, id, rest[0].at, rest[len(rest)-1].at, func(at signal.Position, index, signed int64) {
+		for len(rest) > 0 && rest[0].at.Compare(at) <= 0 {
+			w := rest[0]
+			rest = rest[1:]
+			found := w.at == at // leaves are in the order of entries: an earlier one was lost
+			if w.ending == 0 {
+				if found {
+					a.leaves[w.signal] = index
+				}
+				continue
+			}
+			if committed == nil {
+				first = w.ending
+			}
+			created, ok := a.leaves[w.signal]
+			committed = append(committed, found && ok && created < signed)
+			delete(a.leaves, w.signal)
+		}
+	})
+	if len(rest) < len(a.awaited) {
+		a.awaited = append([]awaited(nil), rest...)
+	}
+	for i := range a.closed {
+		e := &a.closed[i]
+		if n := int(e.ending - first); len(committed) > n && e.ending != 0 {
+			e.ending, e.committed = 0, committed[n]
+		}
+	}
+	return err
+}
+
+func (a *account) create(at signal.Position, s *signal.Signal, name func(string) string) {
 	if s.Levels == nil {
 		return // content has no result
 	}
@@ -309,16 +388,19 @@ func (a *account) create(s *signal.Signal, name func(string) string) {
 		a.groups = append(a.groups, group{key, asset})
 	}
 	a.open[s.ID] = opened{place, s.Direction, s.CreatedAt.UnixMilli(), s.FirstConfidence, *s.Levels}
+	a.awaited = append(a.awaited, awaited{at, s.ID, 0})
 }
 
-func (a *account) close(s *signal.Signal, cost func(string) float64) {
+func (a *account) close(at signal.Position, s *signal.Signal, cost func(string) float64) {
 	o, ok := a.open[s.ID]
 	if !ok || s.Closing.ExitPrice == nil {
 		return // without prices, or created before the retention
 	}
 	delete(a.open, s.ID)
 	exit := *s.Closing.ExitPrice
-	a.closed = append(a.closed, entry{group: o.group, created: o.created, Outcome: backtest.Outcome{
+	a.endings++
+	a.awaited = append(a.awaited, awaited{at, s.ID, a.endings})
+	a.closed = append(a.closed, entry{group: o.group, ending: a.endings, created: o.created, Outcome: backtest.Outcome{
 		At: s.Closing.At.UnixMilli(), R: strategy.R(o.direction, o.levels, exit),
 		Cost: strategy.CostR(o.levels, exit, cost(a.groups[o.group].asset)), Confidence: o.confidence,
 		Minutes: s.Closing.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: s.Closing.Reason}})
@@ -340,19 +422,22 @@ func (a *account) card(q Query) Card {
 		since = q.Since.UnixMilli()
 	}
 	var all backtest.Tally
-	parts := make([]backtest.Tally, len(a.groups))
+	card := Card{Groups: []Group{}}
+	parts, recorded := make([]backtest.Tally, len(a.groups)), make([]Recorded, len(a.groups))
 	for i := range a.closed { // by their end
 		e := &a.closed[i]
 		if wanted[e.group] && (since == 0 || e.created > since) {
 			all.Add(&e.Outcome)
 			parts[e.group].Add(&e.Outcome)
+			card.add(e)
+			recorded[e.group].add(e)
 		}
 	}
-	card := Card{Statistics: all.Statistics(), Groups: []Group{}}
+	card.Statistics = all.Statistics()
 	for i := range parts {
 		if s := parts[i].Statistics(); s.Count > 0 {
 			g := &a.groups[i]
-			card.Groups = append(card.Groups, Group{g.agent, g.strategy, g.asset, g.timeframe, g.risk, s})
+			card.Groups = append(card.Groups, Group{g.agent, g.strategy, g.asset, g.timeframe, g.risk, s, recorded[i]})
 		}
 	}
 	slices.SortFunc(card.Groups, func(x, y Group) int {
@@ -361,6 +446,15 @@ func (a *account) card(q Query) Card {
 			cmp.Compare(slices.Index(signal.RiskLevels, x.Risk), slices.Index(signal.RiskLevels, y.Risk)))
 	})
 	return card
+}
+
+func (r *Recorded) add(e *entry) {
+	if e.ending == 0 {
+		r.Recorded++
+	}
+	if e.committed {
+		r.Committed++
+	}
 }
 
 // fits reports whether q selects the group.

@@ -28,20 +28,39 @@ type fakeRecords struct {
 	reads  []int64          // the positions from which it was read
 	fail   error            // returned after half of the entries
 	closed []*signal.Signal // the complete records of closed signals
+
+	signed    []int64 // how many leaves were signed when an entry got its leaf; without one for those behind
+	lose      int     // each of so many leaves was lost, counted from 1
+	leafReads int
+}
+
+func (r *fakeRecords) lost(at int64) bool { return r.lose > 0 && at%int64(r.lose) == 0 }
+
+func (r *fakeRecords) EachLeaf(_ context.Context, _ signal.AccountID, from, to signal.Position,
+	f func(at signal.Position, index, signed int64)) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.leafReads++
+	for at := from.MS; at <= min(to.MS, int64(len(r.signed))); at++ {
+		if !r.lost(at) {
+			f(signal.Position{MS: at}, at-1, r.signed[at-1])
+		}
+	}
+	return r.fail
 }
 
 func (r *fakeRecords) EachRecord(_ context.Context, account signal.AccountID, after signal.Position,
-	f func(*signal.Signal)) (signal.Position, error) {
+	f func(signal.Position, *signal.Signal)) (signal.Position, error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	r.reads = append(r.reads, after.MS)
+	r.mu.Unlock() // f may read leaves
 	end := int64(len(r.list))
 	if r.fail != nil {
 		end = after.MS + (end-after.MS)/2
 	}
 	for i := after.MS; i < end; i++ {
 		if r.list[i].Account == account {
-			f(r.list[i])
+			f(signal.Position{MS: i + 1}, r.list[i])
 		}
 	}
 	return signal.Position{MS: end}, r.fail
@@ -339,6 +358,103 @@ func TestFewLogsAreReadWhole(t *testing.T) {
 	}
 }
 
+// TestCommittedSignalsAreCounted asks while signals end and entries get their leaves some time later, and
+// computes the counts from the whole log each time.
+func TestCommittedSignalsAreCounted(t *testing.T) {
+	t.Parallel()
+	r, random := &fakeRecords{lose: 37}, rand.New(rand.NewPCG(3, 4))
+	c := New(r, Options{Now: clock})
+	want := func(group func(*signal.Signal) bool) (w Recorded) {
+		created := map[signal.SignalID]int64{}
+		mine := map[signal.SignalID]bool{}
+		for i, s := range r.list[:len(r.signed)] {
+			switch lost := r.lost(int64(i + 1)); {
+			case s.Closing == nil:
+				created[s.ID], mine[s.ID] = int64(i), s.Account == "acc_1" && group(s)
+				if lost {
+					created[s.ID] = math.MaxInt64
+				}
+			case mine[s.ID]:
+				w.Recorded++
+				if !lost && created[s.ID] < r.signed[i] {
+					w.Committed++
+				}
+			}
+		}
+		return w
+	}
+	var open []*signal.Signal
+	for step := range 60 {
+		for range random.IntN(20) {
+			if n := len(open); n == 0 || random.IntN(2) == 0 {
+				r.add([]signal.AccountID{"acc_1", "acc_2"}[random.IntN(2)], step, func(s *signal.Signal) {
+					s.Asset = []string{"BTC", "ETH"}[random.IntN(2)]
+				}, 0)
+				open = append(open, r.list[len(r.list)-1])
+			} else {
+				i := random.IntN(n)
+				s := open[i]
+				open = slices.Delete(open, i, i+1)
+				closing := strategy.Close(s, strategy.Exit{Reason: signal.Expired, Price: 101},
+					s.CreatedAt.Add(time.Duration(random.IntN(200))*time.Minute))
+				r.list = append(r.list, &signal.Signal{ID: s.ID, Account: s.Account, Closing: &closing})
+			}
+		}
+		for range random.IntN(len(r.list) - len(r.signed) + 1) {
+			before := int64(0)
+			if n := len(r.signed); n > 0 {
+				before = r.signed[n-1]
+			}
+			r.signed = append(r.signed, max(before, int64(len(r.signed)-random.IntN(60))))
+		}
+		for name, asked := range map[string]*Scorecards{"kept": c, "new": New(r, Options{Now: clock})} {
+			card, err := asked.Card(t.Context(), Query{Account: "acc_1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if w := want(func(*signal.Signal) bool { return true }); card.Recorded != w {
+				t.Fatalf("step %d, %s: %+v, want %+v", step, name, card.Recorded, w)
+			}
+			for _, g := range card.Groups {
+				if w := want(func(s *signal.Signal) bool { return s.Asset == g.Asset }); g.Recorded != w {
+					t.Fatalf("step %d, %s, %s: %+v, want %+v", step, name, g.Asset, g.Recorded, w)
+				}
+			}
+		}
+	}
+	w := want(func(*signal.Signal) bool { return true })
+	if w.Committed < 20 || w.Recorded < w.Committed+20 {
+		t.Fatalf("the test compares little: %+v of %d entries with leaves", w, len(r.signed))
+	}
+	r.signed = append(r.signed, make([]int64, len(r.list)-len(r.signed))...)
+	reads := 0
+	for range 3 {
+		if _, err := c.Card(t.Context(), Query{Account: "acc_1"}); err != nil {
+			t.Fatal(err)
+		}
+		if reads == 0 {
+			reads = r.leafReads
+		}
+	}
+	if r.leafReads != reads {
+		t.Errorf("leaves were read %d times although none was awaited", r.leafReads-reads)
+	}
+}
+
+// TestLeavesOfLongLogsAreReadInParts bounds what is kept of entries whose leaves have not been read.
+func TestLeavesOfLongLogsAreReadInParts(t *testing.T) {
+	t.Parallel()
+	const n = maxAwaited/2 + 10
+	r := closedSignals("acc_1", n)
+	for i := range r.list {
+		r.signed = append(r.signed, int64(i%4)*maxAwaited) // of closings all that are read first, or all
+	}
+	card, err := New(r, Options{Now: func() time.Time { return morning }}).Card(t.Context(), Query{Account: "acc_1"})
+	if want := (Recorded{n, n - 5}); err != nil || card.Recorded != want || r.leafReads != 2 {
+		t.Errorf("%+v by %d reads, %v; want %+v by 2", card.Recorded, r.leafReads, err, want)
+	}
+}
+
 // BenchmarkCard measures the first and further questions for 100,000 closed signals.
 func BenchmarkCard(b *testing.B) {
 	r := &fakeRecords{}
@@ -346,6 +462,7 @@ func BenchmarkCard(b *testing.B) {
 		asset := func(s *signal.Signal) { s.Asset = []string{"BTC", "ETH", "SOL"}[i%3] }
 		r.add("acc_1", i%1000, asset, 99+float64(i%25)/10)
 	}
+	r.signed = make([]int64, len(r.list))
 	b.Run("first", func(b *testing.B) {
 		for b.Loop() {
 			if _, err := New(r, Options{Now: clock}).Card(b.Context(), Query{Account: "acc_1"}); err != nil {

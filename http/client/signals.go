@@ -117,14 +117,22 @@ type Statistics struct {
 type Scorecard struct {
 	Object
 	Statistics Statistics `json:"statistics"`
-	Groups     []struct {
+	Recorded
+	Groups []struct {
 		Agent      string     `json:"agent_id"`
 		Strategy   string     `json:"strategy"`
 		Asset      string     `json:"asset"`
 		Timeframe  string     `json:"timeframe"`
 		Risk       string     `json:"risk_level"`
 		Statistics Statistics `json:"statistics"`
+		Recorded
 	} `json:"groups"`
+}
+
+// Recorded counts what the record shows of closed signals.
+type Recorded struct {
+	Recorded  int `json:"recorded"`  // whose closing has its leaf
+	Committed int `json:"committed"` // and whose creation was in a checkpoint of the service before they ended
 }
 
 // ScoreQuery selects closed signals. A zero member selects all.

@@ -21,6 +21,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
+	"github.com/agentsignal/agentsignal/persistence/signals"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
@@ -225,6 +226,60 @@ func TestLeavesOfSignals(t *testing.T) {
 	}
 	_, err = b.store.Tile(t.Context(), 1, tlog.Tile{H: record.TileHeight, L: 0, N: 1, W: 47})
 	storetest.WantKind(t, "a tile that is not there yet", err, signal.KindNotFound)
+}
+
+// TestLeavesAreReadByTheirEntries checks what scorecards read of leaves, over several pages.
+func TestLeavesAreReadByTheirEntries(t *testing.T) {
+	t.Parallel()
+	b := newLeafBench(t)
+	type leaf struct {
+		at            signal.Position
+		index, signed int64
+	}
+	mine, other := storetest.AccountIn(b.store, 1), storetest.AccountIn(b.store, 1)
+	var want []leaf
+	var places []place
+	for range eventlog.ScanEntries / 2 {
+		places = append(places, b.create(mine, true), b.create(other, false))
+	}
+	for _, p := range places[:4] {
+		want = append(want, leaf{p.created, int64(len(want)), 0})
+		if p.closed != (signal.Position{}) {
+			want = append(want, leaf{p.closed, int64(len(want)), 0})
+		}
+	}
+	read := func(from, to signal.Position) (got []leaf) {
+		err := signals.New(b.leases).EachLeaf(t.Context(), mine, from, to, func(at signal.Position, index, signed int64) {
+			got = append(got, leaf{at, index, signed})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	last := places[len(places)-1].created
+	if got := read(places[0].created, last); got != nil {
+		t.Errorf("before there are leaves: %v", got)
+	}
+	b.appendAll(b.store, 1)
+	if got := read(places[0].created, places[3].created); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	got := read(places[1].created, last)
+	for i, l := range got {
+		if l.index != int64(i)+2 {
+			t.Fatalf("leaf %d is %+v", i, l)
+		}
+	}
+	if n := eventlog.ScanEntries/2*3 - 2; len(got) != n || got[n-1].at != last {
+		t.Errorf("%d leaves, want %d up to %v", len(got), n, last)
+	}
+	size := b.sign().Logs[1].N
+	late := b.create(mine, true)
+	b.appendAll(New(b.store.Client), 1)
+	if got := read(late.closed, late.closed); !slices.Equal(got, []leaf{{late.closed, size + 1, size}}) {
+		t.Errorf("a closing after a checkpoint of %d leaves: %v", size, got)
+	}
 }
 
 // TestLeavesAreAppendedOnce has several processes of one owner append at the same time, some of

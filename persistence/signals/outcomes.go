@@ -7,6 +7,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/codec"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -14,14 +15,14 @@ import (
 type Outcomes struct{ passes }
 
 // EachRecord calls f for each creation and closing of the account's signals in the signal log
-// after a position, in order, without metadata. It returns the position up to which it has read,
-// also after an error, so that a later call can continue there. A closing has ID, Account,
+// after a position, in order, without metadata, with its own position. It returns the position up to
+// which it has read, also after an error, so that a later call can continue there. A closing has ID, Account,
 // Confidence, MFE, MAE, Sequence and Closing only. Unreadable entries are logged and skipped.
 //
 // With Options.WaitReplicas f gets only what replicas have, since callers keep it. KindUnavailable:
 // they are missing.
 func (s *Outcomes) EachRecord(
-	ctx context.Context, account signal.AccountID, after signal.Position, f func(*signal.Signal),
+	ctx context.Context, account signal.AccountID, after signal.Position, f func(signal.Position, *signal.Signal),
 ) (signal.Position, error) {
 	wanted, p, upTo := codec.AccountBytes(account), s.Partition(account), after
 	var bad unreadable
@@ -46,7 +47,7 @@ func (s *Outcomes) EachRecord(
 			bad.add(err)
 			return nil
 		}
-		f(record)
+		f(e.Position, record)
 		return nil
 	})
 	s.logUnreadable(p, bad.n, bad.first)
@@ -54,6 +55,36 @@ func (s *Outcomes) EachRecord(
 		err = nil
 	}
 	return upTo, err
+}
+
+// EachLeaf calls f for each leaf of the log of the account's partition, from that of the entry of the
+// signal log at one position to that at another, in order: with the position, the index of the leaf, and
+// how many leaves the newest checkpoint had when a signal closed. The newest entries have no leaf yet.
+// Leaves whose place is not readable are skipped; leaves.Checker reports them. Waits are those of EachRecord.
+func (s *Outcomes) EachLeaf(
+	ctx context.Context, account signal.AccountID, from, to signal.Position,
+	f func(at signal.Position, index, signed int64),
+) error {
+	var buffer redisclient.Buffer
+	var entries []redisclient.Entry
+	p, start, err := s.Partition(account), from.String(), error(nil)
+	for more := true; more; more = len(entries) == eventlog.ScanEntries {
+		entries, err = s.ReadRangeInto(ctx, &buffer, entries, s.LeavesKey(p), start, to.String(), eventlog.ScanEntries)
+		if err != nil {
+			return redisclient.Unavailable(err)
+		}
+		if err := s.Reads.Confirm(ctx, s.ConfirmKey(p)); err != nil {
+			return err
+		}
+		for i := range entries {
+			at := entries[i].Position
+			if place, err := codec.DecodeLeafPlace(entries[i].Header); err == nil {
+				f(at, place.Index, place.Signed)
+			}
+			start = "(" + at.String()
+		}
+	}
+	return nil
 }
 
 // EachSignal calls f for each signal whose creation is in a partition's signal log, with its

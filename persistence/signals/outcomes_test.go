@@ -48,7 +48,7 @@ func TestRecordsOfAnAccountAreReadOnce(t *testing.T) {
 	second := b.create(mine, 2)
 	b.close(first)
 	var got []string
-	note := func(s *signal.Signal) {
+	note := func(_ signal.Position, s *signal.Signal) {
 		what := "created"
 		if s.Closing != nil {
 			what = fmt.Sprintf("closed %s %v %v %v", s.Closing.Reason, *s.Closing.ExitPrice, s.MFE, s.MAE)
@@ -94,7 +94,7 @@ func TestRecordsOfManyPagesAreReadOnce(t *testing.T) {
 	wg.Wait()
 	seen := map[signal.SignalID]int{}
 	closed := 0
-	if _, err := b.store.EachRecord(t.Context(), mine, signal.Position{}, func(s *signal.Signal) {
+	if _, err := b.store.EachRecord(t.Context(), mine, signal.Position{}, func(_ signal.Position, s *signal.Signal) {
 		if seen[s.ID]++; s.Closing != nil {
 			if closed++; seen[s.ID] != 2 {
 				t.Errorf("%s is closed before it is created", s.ID)

@@ -171,7 +171,10 @@ class Client:
         return self.request("GET", "/v1/signals/" + urllib.parse.quote(signal_id, safe=""))
 
     def scorecard(self, **filters):
-        """Returns how closed signals did. filters are agent_id, strategy, asset, timeframe and since."""
+        """Returns how closed signals did. filters are agent_id, strategy, asset, timeframe and since.
+
+        committed counts those that were in a checkpoint of the service before they ended.
+        """
         return self.request("GET", "/v1/scorecard", filters)
 
     def stream(self, channels=None, last_event_id=None, **filters):
