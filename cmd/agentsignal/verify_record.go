@@ -180,13 +180,15 @@ func printRecord(w io.Writer, r *export.Record) {
 
 func printCard(w io.Writer, c *export.Card) {
 	of := ""
-	if c.Count < c.Recorded {
-		of = fmt.Sprintf("; the record has %d later ones", c.Recorded-c.Count)
+	if c.Count < c.Results {
+		of = fmt.Sprintf("; the record has %d later ones", c.Results-c.Count)
 	}
 	fmt.Fprintf(w, "  the scorecard is that of the first %d closed signals with prices%s\n", c.Count, of)
 	if c.Count > 0 {
 		fmt.Fprintf(w, "  %d won and %d did not, mean %.4f R before costs; costs of %.4f R a signal are a setting, "+
 			"not recorded\n", c.Wins, c.Count-c.Wins, float64(c.MeanR), c.Costs)
+		fmt.Fprintf(w, "  %d of them were in a checkpoint of the service before they ended; the closings of %d had no leaf yet\n",
+			c.Committed, c.Count-c.Recorded)
 	}
 }
 

@@ -71,7 +71,8 @@ type Record struct {
 type result struct {
 	backtest.Outcome
 	group
-	number int64 // among the closings of the account
+	number    int64 // among the closings of the account
+	committed bool  // its creation was in a checkpoint before it closed, by the word of the service
 }
 
 // group holds the members by which scorecards group signals.
@@ -206,7 +207,9 @@ func (r *Record) add(l *line) error {
 		g.Agent, g.Strategy = signal.AgentID(r.once(string(g.Agent))), r.once(g.Strategy)
 		g.Asset, g.Timeframe = r.once(g.Asset), signal.Timeframe(r.once(string(g.Timeframe)))
 		g.Risk, was.Reason = signal.RiskLevel(r.once(string(g.Risk))), signal.CloseReason(r.once(string(was.Reason)))
-		r.results = append(r.results, was.result(closed.Closed))
+		x := was.result(closed.Closed)
+		x.committed = l.Created.Index < closed.Signed
+		r.results = append(r.results, x)
 	}
 	return nil
 }

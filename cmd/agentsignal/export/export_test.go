@@ -270,7 +270,12 @@ func TestManyFindingsAreCounted(t *testing.T) {
 
 func TestScorecardsOfOtherRecords(t *testing.T) {
 	t.Parallel()
-	s, text, keys := sample(t, 60)
+	s, _, keys := sample(t, 30)
+	for range 30 { // from now on a checkpoint has each creation before its end
+		s.Signed = int64(len(s.leaves))
+		s.Add(1)
+	}
+	text := written(t, s)
 	r, err := Check(t.Context(), strings.NewReader(text), Reader{Keys: keys}, &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
@@ -278,6 +283,35 @@ func TestScorecardsOfOtherRecords(t *testing.T) {
 	card, err := s.Scorecard(0)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if c, err := r.Card(card); err != nil || c.Recorded != 54 || c.Committed != 27 {
+		t.Fatalf("the scorecard: %+v, %v", c, err)
+	}
+	// As it was while the last closing had no leaf.
+	last := r.results[len(r.results)-1].group
+	before := func(missing int) []byte {
+		var all map[string]any
+		if err := json.Unmarshal(card, &all); err != nil {
+			t.Fatal(err)
+		}
+		list := []map[string]any{all}
+		for _, g := range all["groups"].([]any) {
+			if g := g.(map[string]any); g["asset"] == last.Asset {
+				list = append(list, g)
+			}
+		}
+		for _, m := range list {
+			m["recorded"] = m["recorded"].(float64) - 1
+			m["committed"] = m["committed"].(float64) - float64(missing)
+		}
+		text, err := json.Marshal(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	if c, err := r.Card(before(1)); err != nil || c.Recorded != 53 || c.Committed != 26 {
+		t.Errorf("the scorecard before the last leaf: %+v, %v", c, err)
 	}
 	more, _, _ := sample(t, 80)
 	longer, err := more.Scorecard(0)
@@ -297,6 +331,10 @@ func TestScorecardsOfOtherRecords(t *testing.T) {
 		"more signals":      {longer, "it has 72 closed signals with prices and the record 54, which ends with a"},
 		"more wins":         {replaced(`"wins":15`, `"wins":16`), ""},
 		"a better mean":     {replaced(`"mean_r":-`, `"mean_r":`), "mean_r of "},
+		"more committed":    {replaced(`"committed":27,`, `"committed":28,`), "committed of all signals is 28 of 54, and"},
+		"more in a group":   {replaced(`"recorded":18,"committed":9`, `"recorded":18,"committed":10`), "momentum"},
+		"more recorded":     {replaced(`"recorded":54`, `"recorded":55`), "is 27 of 55, and 27 of 54 of what was recorded"},
+		"fewer recorded":    {before(0), "is 27 of 53, and 26 of 53"},
 		"no groups":         {replaced(`"groups":[`, `"groups":[],"other":[`), "no row in the scorecard"},
 		"no count":          {replaced(`"count":`, `"counts":`), ""},
 		"not JSON":          {card[:30], "it is not a scorecard"},

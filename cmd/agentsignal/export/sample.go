@@ -36,10 +36,12 @@ type Sample struct {
 	counts  record.Counts
 }
 
-// sampleSignal is a signal with the places of its leaves; closed is -1 while it is open.
+// sampleSignal is a signal with the places of its leaves; closed is -1 while it is open. signed is how many
+// leaves the newest checkpoint had when it closed.
 type sampleSignal struct {
 	signal          signal.Signal
 	created, closed int
+	signed          int64
 }
 
 // The log of the account among those of the sample.
@@ -146,6 +148,7 @@ func (s *Sample) close(i int) {
 		x.signal.MFE, x.signal.MAE = 1.51234, -.76543
 	}
 	x.signal.Confidence = .9
+	x.signed = s.Signed
 	s.counts.Closed++
 	x.closed = s.append(record.Text(&x.signal, "", record.Place{Counts: s.counts, Signed: s.Signed}))
 }
@@ -282,8 +285,13 @@ func (s *Sample) Write(w io.Writer) error {
 
 // Scorecard returns the answer of GET /v1/scorecard for the closed signals, with a cost in R.
 func (s *Sample) Scorecard(cost float64) ([]byte, error) {
-	groups := map[group][]backtest.Outcome{}
-	var all []backtest.Outcome
+	type row struct {
+		group
+		Statistics backtest.Statistics `json:"statistics"`
+		counts
+		outcomes []backtest.Outcome
+	}
+	all, groups := &row{}, map[group]*row{}
 	for i := range s.signals {
 		x := &s.signals[i].signal
 		if x.Closing == nil || x.Levels == nil {
@@ -299,17 +307,21 @@ func (s *Sample) Scorecard(cost float64) ([]byte, error) {
 			MAE:        x.MAE,
 			Reason:     x.Closing.Reason,
 		}
-		all = append(all, o)
 		g := group{x.Agent, x.Strategy, x.Asset, x.Timeframe, x.Risk}
-		groups[g] = append(groups[g], o)
+		if groups[g] == nil {
+			groups[g] = &row{group: g}
+		}
+		committed := int64(s.signals[i].created) < s.signals[i].signed
+		for _, r := range []*row{all, groups[g]} {
+			r.outcomes = append(r.outcomes, o)
+			r.add(&result{committed: committed})
+		}
 	}
-	type row struct {
-		group
-		Statistics backtest.Statistics `json:"statistics"`
+	var rows []*row
+	for _, r := range groups {
+		r.Statistics = backtest.Summarize(r.outcomes)
+		rows = append(rows, r)
 	}
-	var rows []row
-	for g, list := range groups {
-		rows = append(rows, row{g, backtest.Summarize(list)})
-	}
-	return json.Marshal(map[string]any{"statistics": backtest.Summarize(all), "groups": rows})
+	return json.Marshal(map[string]any{"statistics": backtest.Summarize(all.outcomes), "groups": rows,
+		"recorded": all.Recorded, "committed": all.Committed})
 }

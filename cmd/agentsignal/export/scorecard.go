@@ -27,16 +27,26 @@ const maxRounding = 2e-6
 // Card is what was compared of a scorecard.
 type Card struct {
 	backtest.Statistics
-	Recorded int     // closed signals with prices in the record
-	Costs    float64 // of a signal on average, in R, by which the scorecard differs from the record
+	counts
+	Results int     // closed signals with prices in the record
+	Costs   float64 // of a signal on average, in R, by which the scorecard differs from the record
+}
+
+// counts are those of a scorecard from the record: the closed signals whose closing had its leaf when it was
+// made, and those of them whose creation was in a checkpoint before they ended, by the word of the service.
+type counts struct {
+	Recorded  int `json:"recorded"`
+	Committed int `json:"committed"`
 }
 
 // card is the answer of GET /v1/scorecard.
 type card struct {
 	Statistics map[string]any `json:"statistics"`
-	Groups     []struct {
+	counts
+	Groups []struct {
 		group
 		Statistics map[string]any `json:"statistics"`
+		counts
 	} `json:"groups"`
 }
 
@@ -62,21 +72,34 @@ func (r *Record) Card(text []byte) (*Card, error) {
 	}
 	slices.SortFunc(r.results, func(a, b result) int { return cmp.Compare(a.number, b.number) })
 	first := r.results[:int(count)]
-	groups := map[group][]backtest.Outcome{}
+	c := &Card{Results: len(r.results)}
+	groups, of := map[group][]backtest.Outcome{}, map[group]counts{}
 	all := make([]backtest.Outcome, len(first))
 	for i := range first {
 		all[i] = first[i].Outcome
 		key := first[i].group.folded()
 		groups[key] = append(groups[key], all[i])
+		if i < shown.Recorded { // leaves are in the order of the closings
+			n := of[key]
+			n.add(&first[i])
+			of[key] = n
+			c.add(&first[i])
+		}
 	}
-	c := &Card{Statistics: backtest.Summarize(all), Recorded: len(r.results)}
+	c.Statistics = backtest.Summarize(all)
 	if err := compare(shown.Statistics, &c.Statistics, "all signals"); err != nil {
+		return nil, err
+	}
+	if err := shown.compare(c.counts, "all signals"); err != nil {
 		return nil, err
 	}
 	for i := range shown.Groups {
 		g := &shown.Groups[i]
 		s := backtest.Summarize(groups[g.folded()])
 		if err := compare(g.Statistics, &s, g.String()); err != nil {
+			return nil, err
+		}
+		if err := g.compare(of[g.folded()], g.String()); err != nil {
 			return nil, err
 		}
 		delete(groups, g.folded())
@@ -93,6 +116,22 @@ func (r *Record) Card(text []byte) (*Card, error) {
 		c.Costs = float64(c.MeanR) - net
 	}
 	return c, nil
+}
+
+func (n *counts) add(r *result) {
+	n.Recorded++
+	if r.committed {
+		n.Committed++
+	}
+}
+
+// compare compares shown counts with those of the record.
+func (n *counts) compare(recorded counts, of string) error {
+	if *n != recorded {
+		return fmt.Errorf("%w: committed of %s is %d of %d, and %d of %d of what was recorded", errScorecard,
+			of, n.Committed, n.Recorded, recorded.Committed, recorded.Recorded)
+	}
+	return nil
 }
 
 // folded returns the group with the asset as groups are compared.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/e2e"
@@ -239,6 +240,7 @@ func TestARecordIsVerifiedOffline(t *testing.T) {
 		"--since", kept)
 	for _, want := range []string{fmt.Sprintf("%d signals: all that", n), fmt.Sprintf("%d closed signals: all", n),
 		fmt.Sprintf("that of the first %d closed", n), "you kept the checkpoint of",
+		"of them were in a checkpoint of the service before they ended",
 		fmt.Sprintf("%d of %d closed signals were in one of these before they ended", n, n),
 		fmt.Sprintf("the prices of %d signals (100 %%): stream in real time", n), "no other account and no other service",
 		fmt.Sprintf("has %d of the service's %[1]d leaves; it is one of 1 accounts with leaves, 0 of them erased", 2*n),
@@ -246,6 +248,10 @@ func TestARecordIsVerifiedOffline(t *testing.T) {
 		if err != nil || !strings.Contains(out, want) {
 			t.Errorf("the record: %v, without %q:\n%s", err, want, out)
 		}
+	}
+	counts := e2e.Decode[scorecard.Recorded](t, w.trader.Get("/v1/scorecard").Ok(t).Body)
+	if want := (scorecard.Recorded{Recorded: n, Committed: n}); counts != want {
+		t.Errorf("the scorecard counts %+v, want %+v", counts, want)
 	}
 	id := w.made[0].ID
 	proof := w.write("proof.json", w.trader.Get("/v1/signals/"+id+"/proof").Ok(t).Body)
@@ -379,6 +385,12 @@ func TestTamperingIsNamedByTheCommand(t *testing.T) {
 			var card map[string]any
 			e2e.Must(t, json.Unmarshal([]byte(w.read("scorecard.json")), &card))
 			card["statistics"].(map[string]any)["wins"] = n
+			return w.verify("record", w.path("record.jsonl"), "--scorecard", w.write("x", e2e.JsonOf(t, card)))
+		}},
+		{"more committed signals in it", "the scorecard is not that of the record: committed", func() (string, error) {
+			var card map[string]any
+			e2e.Must(t, json.Unmarshal([]byte(w.read("scorecard.json")), &card))
+			card["committed"] = n + 1
 			return w.verify("record", w.path("record.jsonl"), "--scorecard", w.write("x", e2e.JsonOf(t, card)))
 		}},
 		{"an invented record", "exit status 3", func() (string, error) {
