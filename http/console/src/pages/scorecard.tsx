@@ -80,6 +80,10 @@ function Content({ card, choice }: { card: Scorecard; choice: Record<string, str
   return (
     <div class="stack">
       <Tiles s={s} />
+      <p class="muted small">
+        {format.count(card.committed)} of {format.count(s.count)} were in a checkpoint of this service before they ended
+        {card.recorded < s.count && `, and the record has no leaf yet for the end of ${format.count(s.count - card.recorded)}`}.
+      </p>
       <div class="cols even">
         <Cumulative choice={choice} s={s} />
         <Panel title="Calibration: said against seen" aside={<span class="muted small">{format.count(s.count)} closed</span>}>
