@@ -78,9 +78,11 @@ func readObject(f field, g given) (signal.Level, error) {
 	}
 	var level signal.Level
 	for member, value := range jsonobject.Members(g.json) {
-		units := map[string]signal.LevelUnit{"price": signal.PriceLevel, "stopprice": signal.PriceLevel, "percent": signal.PercentLevel, "atr": signal.ATRLevel}
+		units := map[string]signal.LevelUnit{"price": signal.PriceLevel, "stopprice": signal.PriceLevel,
+			"percent": signal.PercentLevel, "atr": signal.ATRLevel}
 		if f == target {
-			units = map[string]signal.LevelUnit{"price": signal.PriceLevel, "limitprice": signal.PriceLevel, "percent": signal.PercentLevel, "atr": signal.ATRLevel, "r": signal.RLevel}
+			units = map[string]signal.LevelUnit{"price": signal.PriceLevel, "limitprice": signal.PriceLevel,
+				"percent": signal.PercentLevel, "atr": signal.ATRLevel, "r": signal.RLevel}
 		}
 		inner := given{name: g.name + "." + string(member), key: compact(string(member)), text: string(value), json: value}
 		if value[0] == '"' {

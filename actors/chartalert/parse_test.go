@@ -436,7 +436,8 @@ func check(t *testing.T, a *Alert) {
 		t.Fatalf("asset %q, symbol %q, position %q, action %q", a.Asset, a.Symbol, a.Position, a.Action)
 	}
 	for _, l := range []signal.Level{a.Stop, a.Target, {Unit: signal.PriceLevel, Value: cmp.Or(a.Price, 1)}} {
-		positive := l.Value > 0 && !math.IsInf(l.Value, 0) && slices.Contains([]signal.LevelUnit{signal.PriceLevel, signal.PercentLevel, signal.ATRLevel, signal.RLevel}, l.Unit)
+		positive := l.Value > 0 && !math.IsInf(l.Value, 0) && slices.Contains([]signal.LevelUnit{signal.PriceLevel,
+			signal.PercentLevel, signal.ATRLevel, signal.RLevel}, l.Unit)
 		if l != (signal.Level{}) && !positive {
 			t.Fatalf("level %+v", l)
 		}

@@ -51,7 +51,9 @@ func ParseTallies(text string) (t Tallies, err error) {
 func (t Tallies) Plus(more Tallies) Tallies {
 	sum := slices.Clone(t)
 	for _, a := range more {
-		i, known := slices.BinarySearchFunc(sum, a.Agent, func(t Tally, agent string) int { return strings.Compare(t.Agent, agent) })
+		i, known := slices.BinarySearchFunc(sum, a.Agent, func(t Tally, agent string) int {
+			return strings.Compare(t.Agent, agent)
+		})
 		if !known {
 			sum = slices.Insert(sum, i, Tally{Agent: a.Agent})
 		}

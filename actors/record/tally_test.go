@@ -4,7 +4,8 @@ import "testing"
 
 func TestTallies(t *testing.T) {
 	t.Parallel()
-	all := Tallies(nil).Plus(Tallies{{"trading", 3, 1, 2}}).Plus(Tallies{{"seo", 2, 0, 0}, {"trading", 1, 1, 0}, {"weather", 1, 0, 1}})
+	all := Tallies(nil).Plus(Tallies{{"trading", 3, 1, 2}}).
+		Plus(Tallies{{"seo", 2, 0, 0}, {"trading", 1, 1, 0}, {"weather", 1, 0, 1}})
 	if got := all.String(); got != "seo=2/0/0 trading=4/2/2 weather=1/0/1" {
 		t.Error(got)
 	}

@@ -395,7 +395,8 @@ func TestErasedSaltsOpenNothing(t *testing.T) {
 		c.Accounts != 1 || c.Erased != 0 || heads.Accounts != 1 || heads.Erased != 1 {
 		t.Errorf("heads %+v, %v; they were %+v", heads, err, c.Heads)
 	}
-	storetest.Must(t, b.store.EraseAccount(t.Context(), 0, account, record.Tallies{{Agent: "trading", Signals: 3}})) // again, as after a crash
+	// Again, as after a crash.
+	storetest.Must(t, b.store.EraseAccount(t.Context(), 0, account, record.Tallies{{Agent: "trading", Signals: 3}}))
 	b.create(storetest.AccountIn(b.store, 0), true)
 	b.create(storetest.AccountIn(b.store, 1), false)
 	for p := range 2 {

@@ -138,11 +138,12 @@ func TestSignalsYoungerThanTheRetention(t *testing.T) {
 	s, _, keys := sample(t, 60)
 	s.Retention = 45 * time.Minute
 	s.signals = s.signals[10:]
-	if r, err := Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{}); err != nil || r.Before != 10 {
+	r, err := Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{})
+	if err != nil || r.Before != 10 {
 		t.Errorf("%+v, %v", r, err)
 	}
 	s.signals = s.signals[20:]
-	_, err := Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{})
+	_, err = Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys}, &bytes.Buffer{})
 	if !errors.Is(err, verify.ErrMissing) || !strings.Contains(err.Error(), "created number 30 of 60") ||
 		!strings.Contains(err.Error(), "is younger than the retention of 45m0s") {
 		t.Error(err)
@@ -160,7 +161,8 @@ func TestEvidenceOfLaterThanTheEnd(t *testing.T) {
 		s.Add(1) // and the one before closes
 		s.Now = s.Now.Add(3 * time.Hour)
 		s.Earlier = []*record.Signed{kept}
-		r, err := Check(t.Context(), strings.NewReader(written(t, s)), Reader{Keys: keys, Kept: [][]byte{kept.Note}}, &bytes.Buffer{})
+		by := Reader{Keys: keys, Kept: [][]byte{kept.Note}}
+		r, err := Check(t.Context(), strings.NewReader(written(t, s)), by, &bytes.Buffer{})
 		if err != nil || r.CommittedOutside != want {
 			t.Errorf("%v later: %d before their end, %v, want %d", later, r.CommittedOutside, err, want)
 		}

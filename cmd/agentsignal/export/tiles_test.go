@@ -28,8 +28,9 @@ func (p *public) Get(_ context.Context, path string) ([]byte, error) {
 	if p.down {
 		return nil, errors.New("it is down")
 	}
-	name, log, number := path, p.root, 0
-	if name, _ = strings.CutPrefix(path, "/log/tile/"); name == path {
+	log, number := p.root, 0
+	name, ok := strings.CutPrefix(path, "/log/tile/")
+	if !ok {
 		if _, err := fmt.Sscanf(path, "/log/%d/tile/", &number); err != nil || number != ownLog {
 			return nil, fmt.Errorf("GET %s of a log without leaves", path)
 		}
