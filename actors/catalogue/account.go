@@ -20,27 +20,31 @@ type account struct {
 	rows    rows
 	weather weatherRows
 	assets  assets
+	pairs   pairs
 	index   *index // nil below indexedRows
 	sets    sets
 	last    signal.Position // of the newest row; an earlier creation is a repetition
 }
 
+// newAccount returns an account without signals. See Options.Name.
+func newAccount(name func(asset string) string) *account { return &account{assets: assets{name: name}} }
+
 // create adds a signal at its position, with the outlook of a weather run. A repetition
 // is ignored. The caller holds the lock.
-func (a *account) create(t *strategies, p signal.Position, id [16]byte, l *signal.Listing, w *signal.Outlook) error {
-	strategy, ok := t.number(l.Strategy)
-	if !ok {
-		return fmt.Errorf("list signal %s: no agent has the strategy %q", signal.SignalIDFromBytes(id), l.Strategy)
-	}
+func (a *account) create(p signal.Position, id [16]byte, l *signal.Listing, w *signal.Outlook) error {
 	if p.Compare(a.last) <= 0 {
 		return nil
+	}
+	number, ok := a.pairs.number(l.Agent, l.Strategy)
+	if !ok {
+		return fmt.Errorf("list signal %s: the account has more than %d strategies", signal.SignalIDFromBytes(id), maxPairs)
 	}
 	a.last = p
 	if w != nil {
 		a.weather.add(l, id, w)
 	}
-	v := row{id: id, entry: math.NaN(), conf: confUnits(l.Confidence), kind: kind(strategy),
-		asset: a.assets.number(t, l.Asset, t.content>>strategy&1 != 0)}
+	v := row{id: id, entry: math.NaN(), conf: confUnits(l.Confidence), kind: number,
+		asset: a.assets.number(l.Asset, l.Entry == nil)} // content has no prices
 	if l.Entry != nil {
 		v.entry = *l.Entry
 	}
@@ -59,9 +63,9 @@ func (a *account) create(t *strategies, p signal.Position, id [16]byte, l *signa
 
 // ensureIndex makes the index once the account is large enough. The caller holds the
 // lock, or has the only reference to the account.
-func (a *account) ensureIndex(t *strategies) {
+func (a *account) ensureIndex() {
 	if a.index == nil && a.rows.next-a.rows.first >= indexedRows {
-		a.index = indexOf(&a.rows, &a.assets, t.count())
+		a.index = indexOf(&a.rows, &a.assets)
 	}
 }
 
@@ -129,24 +133,22 @@ func (a *account) find(id signal.SignalID, notBefore int64) (created, closed sig
 
 // list returns the page of q and the number of matches, among the signals created after
 // notBefore (milliseconds).
-func (a *account) list(t *strategies, q *Query, notBefore int64) ([]signal.Listing, int) {
+func (a *account) list(q *Query, notBefore int64) ([]signal.Listing, int) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	page, total := a.rowsOf(t, q, notBefore, signal.Location{})
+	page, total := a.rowsOf(q, notBefore, signal.Location{})
 	items := make([]signal.Listing, len(page))
 	for i, n := range page {
-		items[i] = a.listing(t, n)
+		items[i] = a.listing(n)
 	}
 	return items, total
 }
 
 // locations is list for the locations of the signals, behind the one at before.
-func (a *account) locations(
-	t *strategies, q *Query, notBefore int64, before signal.Location,
-) ([]signal.Location, int) {
+func (a *account) locations(q *Query, notBefore int64, before signal.Location) ([]signal.Location, int) {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	page, total := a.rowsOf(t, q, notBefore, before)
+	page, total := a.rowsOf(q, notBefore, before)
 	items := make([]signal.Location, len(page))
 	for i, n := range page {
 		id := signal.SignalIDFromBytes(a.rows.at(n).id)
@@ -157,8 +159,8 @@ func (a *account) locations(
 
 // rowsOf returns the page of q behind the signal at before, and the number of all matches. The
 // caller holds the lock.
-func (a *account) rowsOf(t *strategies, q *Query, notBefore int64, before signal.Location) ([]uint32, int) {
-	m, ok := a.match(t, q, a.rows.after(max(notBefore, unixMilli(q.Since))))
+func (a *account) rowsOf(q *Query, notBefore int64, before signal.Location) ([]uint32, int) {
+	m, ok := a.match(q, a.rows.after(max(notBefore, unixMilli(q.Since))))
 	if !ok {
 		return nil, 0
 	}
@@ -186,14 +188,14 @@ func (a *account) through(m matches, at signal.Location) int {
 	return n
 }
 
-func (a *account) listing(t *strategies, n uint32) signal.Listing {
+func (a *account) listing(n uint32) signal.Listing {
 	v := a.rows.at(n)
-	name, agent := t.name(v.kind.strategy())
+	of := &a.pairs.list[v.kind.pair()]
 	l := signal.Listing{
 		ID:         signal.SignalIDFromBytes(v.id),
-		Agent:      agent,
+		Agent:      of.agent,
 		Asset:      a.assets.spellings[v.asset],
-		Strategy:   name,
+		Strategy:   of.strategy,
 		Direction:  v.kind.direction(),
 		Confidence: float64(v.conf) / confScale,
 		Status:     signal.Open,
@@ -209,8 +211,8 @@ func (a *account) listing(t *strategies, n uint32) signal.Listing {
 }
 
 // match returns the rows with numbers from on that q selects, or false if q cannot match.
-func (a *account) match(t *strategies, q *Query, from uint32) (matches, bool) {
-	f, ok := a.filter(t, q)
+func (a *account) match(q *Query, from uint32) (matches, bool) {
+	f, ok := a.filter(q)
 	if !ok {
 		return nil, false
 	}
@@ -234,7 +236,7 @@ func (a *account) match(t *strategies, q *Query, from uint32) (matches, bool) {
 // compute returns all rows that f selects, and caches them unless they are a set of the
 // index.
 func (a *account) compute(f filter) *roaring.Bitmap {
-	set, own := f.attributes(a.index)
+	set, own := f.attributes(a.index, &a.pairs)
 	switch {
 	case f.minConfidence == 0:
 	case set != nil && set.GetCardinality() < scanBelow:
@@ -276,25 +278,43 @@ func (a *account) scan(f filter, set *roaring.Bitmap, from uint32) []uint32 {
 }
 
 // filter returns q as a filter, or false if it cannot match any signal.
-func (a *account) filter(t *strategies, q *Query) (filter, bool) {
+func (a *account) filter(q *Query) (filter, bool) {
 	f := filter{direction: q.Direction, status: q.Status, minConfidence: minConfUnits(q.MinConfidence)}
 	if q.Asset != "" {
 		f.byAsset = true
-		f.asset, f.subject = a.assets.group(t.key(q.Asset, false)), a.assets.group(t.key(q.Asset, true))
+		f.asset, f.subject = a.assets.group(a.assets.key(q.Asset, false)), a.assets.group(a.assets.key(q.Asset, true))
 		if f.asset == noGroup && f.subject == noGroup {
 			return f, false
 		}
 	}
-	if q.Strategy == "" && q.Agent == "" {
-		return f, true
+	f.agent, f.strategy = a.pairs.codes[string(q.Agent)], a.pairs.codes[q.Strategy]
+	return f, (f.agent == 0) == (q.Agent == "") && (f.strategy == 0) == (q.Strategy == "")
+}
+
+// counts returns the number of signals by agent, among the rows with numbers from on.
+func (a *account) counts(from uint32) map[signal.AgentID]Count {
+	counts := map[signal.AgentID]Count{}
+	add := func(pair, open, closed int) {
+		agent := a.pairs.list[pair].agent
+		c := counts[agent]
+		counts[agent] = Count{c.Open + open, c.Closed + closed}
 	}
-	for n := range t.count() {
-		name, agent := t.name(n)
-		if (q.Strategy == "" || q.Strategy == name) && (q.Agent == "" || q.Agent == agent) {
-			f.strategies |= 1 << n
+	first, next, each := from, a.rows.next, 1
+	if a.index != nil { // count all rows by the index, without those before from
+		for n, set := range a.index.pair {
+			open := int(set.AndCardinality(a.index.open))
+			add(n, open, int(set.GetCardinality())-open)
+		}
+		first, next, each = a.rows.first, from, -1
+	}
+	for n := first; n < next; n++ {
+		if v := a.rows.at(n); v.closed == 0 {
+			add(v.kind.pair(), each, 0)
+		} else {
+			add(v.kind.pair(), 0, each)
 		}
 	}
-	return f, f.strategies != 0
+	return counts
 }
 
 // page returns count rows after the offset newest ones, in the order of lists: by

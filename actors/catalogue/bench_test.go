@@ -1,6 +1,7 @@
 package catalogue
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"runtime"
 	"testing"
@@ -10,13 +11,12 @@ import (
 )
 
 // million returns a catalogue of one account with a million signals of 500 assets.
-func million(b *testing.B) (*Catalogue, time.Time) {
+func million(b *testing.B, pairs []names) (*Catalogue, time.Time) {
 	b.Helper()
 	const signals = 1_000_000
 	r := rand.New(rand.NewPCG(1, 1))
 	zipf := rand.NewZipf(r, 1.2, 1, 499)
 	start := time.UnixMilli(1_795_000_000_000)
-	t := newStrategies(signal.Agents(), func(s string) string { return s })
 	names := make([]string, 500)
 	for i := range names {
 		names[i] = string([]byte{byte('A' + i/100), byte('A' + i/10%10), byte('A' + i%10)})
@@ -35,9 +35,9 @@ func million(b *testing.B) (*Catalogue, time.Time) {
 			}
 			r.Shuffle(together, func(x, y int) { ids[x], ids[y] = ids[y], ids[x] })
 		}
-		s, agent := t.name(r.IntN(t.count()))
-		l := signal.Listing{ID: ids[i%together], Agent: agent, Strategy: s, Asset: names[zipf.Uint64()], Entry: &price,
-			Confidence: r.Float64(), Direction: signal.Long}
+		of := pairs[r.IntN(len(pairs))]
+		l := signal.Listing{ID: ids[i%together], Agent: of.agent, Strategy: of.strategy, Asset: names[zipf.Uint64()],
+			Entry: &price, Confidence: r.Float64(), Direction: signal.Long}
 		if i%2 == 0 {
 			l.Direction = signal.Short
 		}
@@ -51,7 +51,7 @@ func BenchmarkList(b *testing.B) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	c, start := million(b)
+	c, start := million(b, builtIn())
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	held := float64(after.HeapAlloc-before.HeapAlloc) / float64(c.Size())
@@ -77,4 +77,43 @@ func BenchmarkList(b *testing.B) {
 			b.ReportMetric(held, "B/signal")
 		})
 	}
+}
+
+// Many strategies: the most that an account may have at once.
+func BenchmarkListOfOwnAgents(b *testing.B) {
+	pairs := builtIn()
+	for i := range signal.MaxAgents * signal.MaxAgentStrategies {
+		pairs = append(pairs, names{signal.AgentID(fmt.Sprint("agent_", i/signal.MaxAgentStrategies)),
+			fmt.Sprint("strategy_", i%signal.MaxAgentStrategies)})
+	}
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	c, _ := million(b, pairs)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	held := float64(after.HeapAlloc-before.HeapAlloc) / float64(c.Size())
+	a := c.partitions.list[0].accounts[acc]
+	for name, q := range map[string]Query{
+		"agent": {Agent: "agent_7"}, "strategy": {Strategy: "strategy_7"}, "pair": {Agent: "agent_7", Strategy: "strategy_7"},
+	} {
+		q.Account, q.Limit = acc, 25
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				c.List(b.Context(), q)
+			}
+			b.ReportMetric(held, "B/signal")
+		})
+		b.Run(name+" that is not cached", func(b *testing.B) {
+			for b.Loop() {
+				a.sets.kept = nil
+				c.List(b.Context(), q)
+			}
+		})
+	}
+	b.Run("counts", func(b *testing.B) {
+		for b.Loop() {
+			c.Counts(b.Context(), acc)
+		}
+	})
 }

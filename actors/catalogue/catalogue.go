@@ -32,7 +32,6 @@ type Records interface {
 
 // Options are the optional parts of a Catalogue.
 type Options struct {
-	Agents []signal.Agent // default: signal.Agents()
 	// Name returns the catalogue name of an asset by any of its spellings. Signals with
 	// prices are found by that name; default the spelling itself.
 	Name func(asset string) string
@@ -53,23 +52,19 @@ type Options struct {
 
 // Catalogue lists the signals of all accounts.
 type Catalogue struct {
-	tail       Tail
-	records    Records
-	strategies *strategies
-	suggest    func(ctx context.Context, name string) []string
-	retention  time.Duration
-	follow     func(ctx context.Context, partition int) error
-	idle       time.Duration
-	now        func() time.Time
+	tail      Tail
+	records   Records
+	suggest   func(ctx context.Context, name string) []string
+	retention time.Duration
+	follow    func(ctx context.Context, partition int) error
+	idle      time.Duration
+	now       func() time.Time
 
 	partitions partitions
 }
 
 // New returns a catalogue with count partitions.
 func New(tail Tail, records Records, count int, o Options) *Catalogue {
-	if o.Agents == nil {
-		o.Agents = signal.Agents()
-	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -83,13 +78,12 @@ func New(tail Tail, records Records, count int, o Options) *Catalogue {
 		o.Follow = func(context.Context, int) error { return nil }
 	}
 	log := cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	l := &loader{records: records, strategies: newStrategies(o.Agents, o.Name), log: log}
+	l := &loader{records: records, name: o.Name, log: log}
 	return &Catalogue{
 		follow:     o.Follow,
 		idle:       cmp.Or(o.Idle, 10*time.Minute),
 		tail:       tail,
 		records:    records,
-		strategies: l.strategies,
 		suggest:    o.Suggest,
 		retention:  cmp.Or(o.Retention, 90*24*time.Hour),
 		now:        o.Now,
@@ -116,7 +110,7 @@ func (c *Catalogue) Locations(ctx context.Context, q Query, before signal.Locati
 	if err != nil || a == nil {
 		return []signal.Location{}, 0, err
 	}
-	items, total := a.locations(c.strategies, &q, c.oldest(), before)
+	items, total := a.locations(&q, c.oldest(), before)
 	return items, total, nil
 }
 
@@ -271,7 +265,7 @@ func (c *Catalogue) page(a *account, q Query) ([]signal.Listing, int) {
 	if a == nil {
 		return []signal.Listing{}, 0
 	}
-	return a.list(c.strategies, &q, c.oldest())
+	return a.list(&q, c.oldest())
 }
 
 // Count is how many signals of an agent are listed.
@@ -284,23 +278,9 @@ func (c *Catalogue) Counts(ctx context.Context, id signal.AccountID) (map[signal
 	if err != nil || a == nil {
 		return nil, err
 	}
-	counts := map[signal.AgentID]Count{}
-	oldest := c.oldest()
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	total := func(agent signal.AgentID, status signal.Status) int {
-		m, ok := a.match(c.strategies, &Query{Agent: agent, Status: status}, a.rows.after(oldest))
-		if !ok {
-			return 0
-		}
-		return m.total()
-	}
-	for _, agent := range c.strategies.agents {
-		if _, ok := counts[agent]; !ok {
-			counts[agent] = Count{Open: total(agent, signal.Open), Closed: total(agent, signal.Closed)}
-		}
-	}
-	return counts, nil
+	return a.counts(a.rows.after(c.oldest())), nil
 }
 
 // SuggestAssets returns the assets that a name in a filter of the account looks like, the nearest first,
@@ -319,7 +299,7 @@ func (c *Catalogue) SuggestAssets(ctx context.Context, id signal.AccountID, name
 	if a != nil {
 		a.mu.RLock()
 		defer a.mu.RUnlock()
-		if _, known := a.filter(c.strategies, &Query{Asset: name}); known {
+		if _, known := a.filter(&Query{Asset: name}); known {
 			return nil
 		}
 	}

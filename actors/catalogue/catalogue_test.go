@@ -105,11 +105,24 @@ func total(t testing.TB, c *Catalogue) int {
 	return n
 }
 
+// builtIn returns the pairs of the built-in agents.
+func builtIn() (pairs []names) {
+	for _, a := range signal.Agents() {
+		for _, s := range a.Strategies {
+			pairs = append(pairs, names{a.ID, s})
+		}
+	}
+	return pairs
+}
+
 // history makes n events of signals whose times are clustered.
 func history(r *rand.Rand, n int, start time.Time) (*model, []signal.Event) {
 	m := &model{byID: map[signal.SignalID]int{}}
-	t := newStrategies(signal.Agents(), func(s string) string { return s })
-	names := []string{"BTC", "btc", "BTCUSDT", "Eth", "ETH", "SOL", "standing desk", "ÄPFEL", "gold", "XAUUSD"}
+	pairs := append(builtIn(),
+		// Strategies and agents may have each other's names.
+		names{"own", "momentum"}, names{"own", "own"}, names{"own", "alpha"}, names{"momentum", "alpha"},
+		names{"texts", "blog_post"})
+	assets := []string{"BTC", "btc", "BTCUSDT", "Eth", "ETH", "SOL", "standing desk", "ÄPFEL", "gold", "XAUUSD"}
 	p := signal.Position{MS: start.UnixMilli()}
 	var events []signal.Event
 	for len(events) < n {
@@ -134,16 +147,16 @@ func history(r *rand.Rand, n int, start time.Time) (*model, []signal.Event) {
 			}
 			continue
 		}
-		strategy, agent := t.name(r.IntN(t.count()))
+		of := pick(r, pairs...)
 		l := signal.Listing{
-			ID: signal.NewSignalID(), Agent: agent, Asset: names[r.IntN(len(names))], Strategy: strategy,
+			ID: signal.NewSignalID(), Agent: of.agent, Asset: pick(r, assets...), Strategy: of.strategy,
 			Direction: signal.Long, Confidence: float64(r.IntN(10001)) / confScale,
 			Status: signal.Open, CreatedAt: p.Time(),
 		}
 		if r.IntN(2) == 0 {
 			l.Direction = signal.Short
 		}
-		if agent != "seo" {
+		if of.agent != "seo" && of.agent != "texts" {
 			price := r.Float64() * 1000
 			l.Entry = &price
 		}
@@ -171,7 +184,7 @@ func catalogueName(asset string) string {
 // sameAsset reports whether a filter selects the asset of a signal. Subjects of content
 // have one name only.
 func sameAsset(filter string, s signal.Listing) bool {
-	if s.Agent == "seo" {
+	if s.Entry == nil {
 		return strings.EqualFold(filter, s.Asset)
 	}
 	return strings.EqualFold(catalogueName(filter), catalogueName(s.Asset))
@@ -204,8 +217,8 @@ func randomQuery(r *rand.Rand, m *model) Query {
 	assets := []string{"", "", "", "bTc", "btcusdt", "ETH", "SOL", "Standing Desk", "ÄPFEL", "Gold", "xauusd", "none"}
 	q := Query{Account: acc, Limit: 1 + r.IntN(100), Offset: pick(r, 0, 0, r.IntN(50), r.IntN(len(m.signals)+5)),
 		Asset:     pick(r, assets...),
-		Strategy:  pick(r, "", "", "", "momentum", "breakout", "blog_post"),
-		Agent:     pick(r, signal.AgentID(""), "", "", "trading", "weather"),
+		Strategy:  pick(r, "", "", "", "momentum", "breakout", "blog_post", "alpha", "own", "none"),
+		Agent:     pick(r, signal.AgentID(""), "", "", "trading", "weather", "own", "momentum", "texts", "alpha", "none"),
 		Direction: pick(r, signal.Direction(""), "", signal.Long, signal.Short),
 		Status:    pick(r, signal.Status(""), "", signal.Open, signal.Closed)}
 	switch r.IntN(4) {
@@ -244,6 +257,8 @@ func TestEveryQueryEqualsAPlainScan(t *testing.T) {
 				{Account: acc, Limit: 30, MinConfidence: .4321},
 				{Account: acc, Limit: 30, Direction: signal.Long, Status: signal.Open},
 				{Account: acc, Limit: 30, Agent: "trading"},
+				{Account: acc, Limit: 30, Agent: "own", Strategy: "momentum"},
+				{Account: acc, Limit: 30, Strategy: "alpha"},
 				{Account: acc, Limit: 30, Asset: "eth", MinConfidence: .9},
 			}
 			for chunk := range slices.Chunk(events[count/2:], 1000) {

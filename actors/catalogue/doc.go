@@ -10,6 +10,9 @@
 // initial one again: the last one before the end already reflects the outcome, so that
 // selecting closed signals by it would select the winners.
 //
+// Agents and their strategies are numbered for each account, as its signals name them. A signal is content, found by its
+// subject, if it has no entry price.
+//
 // A signal takes 48 bytes in a row and, in accounts of at least indexedRows signals,
 // about 10 bytes in bitmaps. Rows are in the order of the log, which is the order of
 // creation; pages go from the newest to the oldest.

@@ -6,7 +6,6 @@ import (
 	"github.com/RoaringBitmap/roaring/v2"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // Query selects signals. A zero member does not filter.
@@ -25,7 +24,8 @@ type Query struct {
 
 // filter is a Query without its time and page, in the representation of rows.
 type filter struct {
-	strategies    uint64 // bit n stands for strategy number n; 0 selects all
+	agent         uint16 // codes of pairs; 0 selects all
+	strategy      uint16
 	byAsset       bool
 	asset         uint32 // if byAsset: group of spellings of an asset with prices, or noGroup
 	subject       uint32 // if byAsset: group of a subject of content, or noGroup
@@ -36,16 +36,24 @@ type filter struct {
 
 // any reports whether f selects every row.
 func (f filter) any() bool {
-	return f.strategies == 0 && !f.byAsset && f.direction == "" && f.status == "" && f.minConfidence == 0
+	return !f.byPair() && !f.byAsset && f.direction == "" && f.status == "" && f.minConfidence == 0
 }
 
 // selects reports whether f selects v.
 func (f filter) selects(a *account, v *row) bool {
 	return v.conf >= f.minConfidence &&
-		(f.strategies == 0 || f.strategies>>v.kind.strategy()&1 != 0) &&
+		(!f.byPair() || f.hasPair(&a.pairs.list[v.kind.pair()])) &&
 		(!f.byAsset || f.has(a.assets.groupOf[v.asset])) &&
 		(f.direction == "" || f.direction == v.kind.direction()) &&
 		(f.status == "" || (f.status == signal.Open) == (v.closed == 0))
+}
+
+// byPair reports whether f selects by agent or strategy.
+func (f filter) byPair() bool { return f.agent|f.strategy != 0 }
+
+// hasPair reports whether f selects the signals of a pair.
+func (f filter) hasPair(p *pair) bool {
+	return (f.agent == 0 || f.agent == p.agentCode) && (f.strategy == 0 || f.strategy == p.strategyCode)
 }
 
 // has reports whether a filter by asset selects the rows of a group.
@@ -70,7 +78,7 @@ func (f filter) byGroup(x *index) (set *roaring.Bitmap, own bool) {
 
 // attributes returns the rows that match f apart from its confidence, or nil if f has no
 // other condition. If own is false, the set is part of the index and must not be changed.
-func (f filter) attributes(x *index) (set *roaring.Bitmap, own bool) {
+func (f filter) attributes(x *index, p *pairs) (set *roaring.Bitmap, own bool) {
 	and := func(other *roaring.Bitmap) {
 		if set == nil {
 			set = other
@@ -87,18 +95,19 @@ func (f filter) attributes(x *index) (set *roaring.Bitmap, own bool) {
 	if f.byAsset {
 		set, own = f.byGroup(x)
 	}
-	if f.strategies != 0 {
+	if f.byPair() {
 		var wanted []*roaring.Bitmap
-		for n := range x.strategy {
-			if f.strategies>>n&1 != 0 {
-				wanted = append(wanted, x.strategy[n])
+		for n, of := range x.pair {
+			if f.hasPair(&p.list[n]) {
+				wanted = append(wanted, of)
 			}
 		}
-		union := wanted[0]
-		if len(wanted) > 1 {
-			union, own = roaring.FastOr(wanted...), true
+		if len(wanted) == 1 {
+			and(wanted[0])
+		} else {
+			and(roaring.FastOr(wanted...))
+			own = true
 		}
-		and(union)
 	}
 	switch f.direction {
 	case signal.Short:
@@ -114,49 +123,3 @@ func (f filter) attributes(x *index) (set *roaring.Bitmap, own bool) {
 	}
 	return set, own
 }
-
-// strategies numbers the strategies of all agents. A strategy belongs to one agent.
-type strategies struct {
-	names   []string
-	agents  []signal.AgentID
-	numbers map[string]int
-	content uint64 // bit n: strategy n is of an agent of content
-	asset   func(string) string
-}
-
-// newStrategies panics if there are more strategies than bits in a filter.
-func newStrategies(agents []signal.Agent, name func(string) string) *strategies {
-	t := &strategies{numbers: map[string]int{}, asset: name}
-	for _, a := range agents {
-		for _, s := range a.Strategies {
-			if a.Category == signal.Content {
-				t.content |= 1 << len(t.names)
-			}
-			t.numbers[s] = len(t.names)
-			t.names = append(t.names, s)
-			t.agents = append(t.agents, a.ID)
-		}
-	}
-	if len(t.names) > 64 {
-		panic("catalogue: more than 64 strategies")
-	}
-	return t
-}
-
-// key returns the key by which the signals of an asset are found, ignoring ASCII case:
-// its catalogue name, or for content the subject itself. The two never coincide.
-func (t *strategies) key(asset string, content bool) string {
-	if content {
-		return "\x00" + spelling.Fold(asset) // assets have no control characters
-	}
-	return spelling.Fold(t.asset(asset))
-}
-
-func (t *strategies) count() int { return len(t.names) }
-
-func (t *strategies) number(name string) (int, bool) {
-	n, ok := t.numbers[name]
-	return n, ok
-}
-
-func (t *strategies) name(n int) (string, signal.AgentID) { return t.names[n], t.agents[n] }

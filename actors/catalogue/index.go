@@ -23,20 +23,17 @@ const (
 
 // index holds the sets of row numbers by attribute.
 type index struct {
-	strategy []*roaring.Bitmap // by number of the strategy
-	asset    []*roaring.Bitmap // by group of spellings
-	short    *roaring.Bitmap
-	open     *roaring.Bitmap
-	bucket   [buckets]*roaring.Bitmap
+	pair   []*roaring.Bitmap // by number of the pair of agent and strategy
+	asset  []*roaring.Bitmap // by group of spellings
+	short  *roaring.Bitmap
+	open   *roaring.Bitmap
+	bucket [buckets]*roaring.Bitmap
 	// atLeast[i] holds the rows of bucket i*stepBuckets and all above.
 	atLeast [steps]*roaring.Bitmap
 }
 
-func newIndex(strategies int) *index {
-	x := &index{short: roaring.New(), open: roaring.New(), strategy: make([]*roaring.Bitmap, strategies)}
-	for i := range x.strategy {
-		x.strategy[i] = roaring.New()
-	}
+func newIndex() *index {
+	x := &index{short: roaring.New(), open: roaring.New()}
 	for i := range x.bucket {
 		x.bucket[i] = roaring.New()
 	}
@@ -48,8 +45,8 @@ func newIndex(strategies int) *index {
 
 // indexOf returns the index of all rows. A row is in ten of the cumulative bitmaps on
 // average, so they are united from whole buckets.
-func indexOf(r *rows, t *assets, strategies int) *index {
-	x := newIndex(strategies)
+func indexOf(r *rows, t *assets) *index {
+	x := newIndex()
 	for n := r.first; n < r.next; n++ {
 		v := r.at(n)
 		x.addAttributes(n, v, t.groupOf[v.asset])
@@ -78,17 +75,22 @@ func (x *index) add(n uint32, v *row, group uint32) {
 
 // addAttributes adds row n to all sets except those by confidence.
 func (x *index) addAttributes(n uint32, v *row, group uint32) {
-	x.strategy[v.kind.strategy()].Add(n)
-	for len(x.asset) <= int(group) {
-		x.asset = append(x.asset, roaring.New())
-	}
-	x.asset[group].Add(n)
+	addTo(&x.pair, v.kind.pair(), n)
+	addTo(&x.asset, int(group), n)
 	if v.kind&shortBit != 0 {
 		x.short.Add(n)
 	}
 	if v.closed == 0 {
 		x.open.Add(n)
 	}
+}
+
+// addTo adds row n to set i of the list, which has as many sets as needed.
+func addTo(list *[]*roaring.Bitmap, i int, n uint32) {
+	for len(*list) <= i {
+		*list = append(*list, roaring.New())
+	}
+	(*list)[i].Add(n)
 }
 
 // moveConfidence changes the confidence of row n.
@@ -109,7 +111,7 @@ func (x *index) moveConfidence(n uint32, from, to uint16) {
 
 // drop removes the rows with numbers below n.
 func (x *index) drop(n uint32) {
-	sets := append([]*roaring.Bitmap{x.short, x.open}, x.strategy...)
+	sets := append([]*roaring.Bitmap{x.short, x.open}, x.pair...)
 	sets = append(append(append(sets, x.asset...), x.bucket[:]...), x.atLeast[:]...)
 	for _, s := range sets {
 		s.RemoveRange(0, uint64(n))

@@ -22,11 +22,11 @@ func TestCountsAreTheTotalsOfLists(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, a := range signal.Agents() {
-				_, open := m.list(Query{Agent: a.ID, Status: signal.Open})
-				_, closed := m.list(Query{Agent: a.ID, Status: signal.Closed})
-				if got := counts[a.ID]; got != (Count{open, closed}) || open == 0 || closed == 0 {
-					t.Errorf("%s: %+v, want %d and %d", a.ID, got, open, closed)
+			for _, agent := range append(signal.AgentIDs(), "own", "momentum", "texts") {
+				_, open := m.list(Query{Agent: agent, Status: signal.Open})
+				_, closed := m.list(Query{Agent: agent, Status: signal.Closed})
+				if got := counts[agent]; got != (Count{open, closed}) || open == 0 || closed == 0 {
+					t.Errorf("%s: %+v, want %d and %d", agent, got, open, closed)
 				}
 			}
 			if counts, err := c.Counts(t.Context(), "acc_other"); len(counts) != 0 || err != nil {

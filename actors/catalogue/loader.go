@@ -12,9 +12,9 @@ import (
 
 // loader makes the lists of accounts from signal logs and events.
 type loader struct {
-	records    Records
-	strategies *strategies
-	log        *slog.Logger
+	records Records
+	name    func(asset string) string
+	log     *slog.Logger
 }
 
 // scan returns the accounts of a partition as its signal log records them.
@@ -24,12 +24,12 @@ func (l *loader) scan(ctx context.Context, p int) (map[signal.AccountID]*account
 	take := func() {
 		a := accounts[e.Account]
 		if a == nil {
-			a = &account{}
+			a = newAccount(l.name)
 			accounts[e.Account] = a
 		}
 		switch {
 		case e.Created != nil:
-			l.report(a.create(l.strategies, e.Position, e.ULID, e.Created, e.Weather))
+			l.report(a.create(e.Position, e.ULID, e.Created, e.Weather))
 		case e.Closed:
 			a.change(e.ULID, e.Origin, e.Confidence, e.Position)
 		default:
@@ -46,7 +46,7 @@ func (l *loader) scan(ctx context.Context, p int) (map[signal.AccountID]*account
 		return nil, err
 	}
 	for _, a := range accounts {
-		a.ensureIndex(l.strategies)
+		a.ensureIndex()
 	}
 	return accounts, nil
 }
@@ -73,7 +73,7 @@ func (l *loader) apply(part *partition, events []signal.Event) {
 		}
 		a := part.accounts[id]
 		if a == nil {
-			a = &account{}
+			a = newAccount(l.name)
 			part.accounts[id] = a
 		}
 		if l.applyTo(a, run) {
@@ -102,8 +102,8 @@ func (l *loader) applyTo(a *account, events []signal.Event) (deleted bool) {
 		}
 		switch e.Type {
 		case signal.SignalCreated:
-			l.report(a.create(l.strategies, e.Position, id, e.Listing, e.Weather))
-			a.ensureIndex(l.strategies)
+			l.report(a.create(e.Position, id, e.Listing, e.Weather))
+			a.ensureIndex()
 		case signal.SignalUpdated:
 			a.change(id, signal.Position{}, e.Listing.Confidence, signal.Position{})
 		case signal.SignalClosed:

@@ -48,8 +48,10 @@ func unnamed(asset string, times int) func(string) string {
 
 // createdAt returns the creation of a signal on an asset.
 func createdAt(ms int64, asset string) signal.Event {
+	price := 1.5
 	return signal.Event{Account: acc, Type: signal.SignalCreated, Position: signal.Position{MS: ms},
-		Listing: &signal.Listing{ID: signal.NewSignalID(), Asset: asset, Strategy: "momentum", Direction: signal.Long}}
+		Listing: &signal.Listing{ID: signal.NewSignalID(), Asset: asset, Strategy: "momentum", Direction: signal.Long,
+			Entry: &price}}
 }
 
 func TestSignalThatPanicsIsSkippedAndLogged(t *testing.T) {

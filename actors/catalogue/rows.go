@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // blockRows is the number of rows that are allocated at once after the first block. The
@@ -21,7 +22,7 @@ type row struct {
 	closed  place // 0 while it is open
 	asset   uint32
 	conf    uint16 // listed confidence in 1/10,000: the current one, once closed the initial one
-	kind    kind
+	kind    kind   // fills what would be padding
 }
 
 // place is a position in 64 bits: 48 for the milliseconds and 16 for the sequence number.
@@ -36,12 +37,12 @@ const (
 
 func (p place) ms() int64 { return int64(p >> seqBits) }
 
-// kind holds the strategy, which determines the agent, and the direction.
-type kind uint8
+// kind holds the number of the pair of agent and strategy, and the direction.
+type kind uint16
 
-const shortBit kind = 1 << 7
+const shortBit kind = 1 << 15
 
-func (k kind) strategy() int { return int(k &^ shortBit) }
+func (k kind) pair() int { return int(k &^ shortBit) }
 
 func (k kind) direction() signal.Direction {
 	if k&shortBit != 0 {
@@ -258,9 +259,9 @@ func minConfUnits(c float64) uint16 {
 // noGroup stands for an asset without signals.
 const noGroup = math.MaxUint32
 
-// assets numbers the spellings of assets and groups those with the same key; see
-// strategies.key.
+// assets numbers the spellings of assets and groups those with the same key.
 type assets struct {
+	name      func(asset string) string // see Options.Name
 	spellings []string
 	numbers   map[spelt]uint32
 	groups    map[string]uint32 // key: number of its group
@@ -274,18 +275,18 @@ type spelt struct {
 	content bool
 }
 
-func (a *assets) number(t *strategies, spelling string, content bool) uint32 {
-	if n, ok := a.numbers[spelt{spelling, content}]; ok {
+func (a *assets) number(text string, content bool) uint32 {
+	if n, ok := a.numbers[spelt{text, content}]; ok {
 		return n
 	}
 	if a.numbers == nil {
 		a.numbers, a.groups = map[spelt]uint32{}, map[string]uint32{}
 	}
-	spelling = strings.Clone(spelling) // it may be part of a larger string
+	text = strings.Clone(text) // it may be part of a larger string
 	n := uint32(len(a.spellings))
-	a.spellings = append(a.spellings, spelling)
-	a.numbers[spelt{spelling, content}] = n
-	key := t.key(spelling, content)
+	a.spellings = append(a.spellings, text)
+	a.numbers[spelt{text, content}] = n
+	key := a.key(text, content)
 	g, ok := a.groups[key]
 	if !ok {
 		g = uint32(len(a.groups))
@@ -293,6 +294,15 @@ func (a *assets) number(t *strategies, spelling string, content bool) uint32 {
 	}
 	a.groupOf = append(a.groupOf, g)
 	return n
+}
+
+// key returns the key by which the signals of an asset are found, ignoring ASCII case:
+// its catalogue name, or for content the subject itself. The two never coincide.
+func (a *assets) key(asset string, content bool) string {
+	if content {
+		return "\x00" + spelling.Fold(asset) // assets have no control characters
+	}
+	return spelling.Fold(a.name(asset))
 }
 
 // group returns the number of the group with the given key, or noGroup.
