@@ -43,12 +43,13 @@ func changeOperation(k redisclient.Keys, p int, c *signal.Change, now time.Time)
 			o.Guard(guardSequence, refOpen, errChanged, string(before))
 		}
 	}
-	var ended []string
+	ended := ""
 	if c.Ended != "" {
-		// A run ends once: by its own process, or by the partition's owner in its place.
-		if ended = endedMembers(c); len(ended) == 1 {
-			o.Guard(GuardMember, refDue, errRunEnded, ended[0])
+		if ended = endedMember(c); ended == "" {
+			o.Invalid = errors.New("the end of a run needs an event with its agent")
 		}
+		// A run ends once: by its own process, or by the partition's owner in its place.
+		o.Guard(GuardMember, refDue, errRunEnded, ended)
 	}
 	if c.Reply != nil && c.Reply.Body == nil && !creates {
 		o.Invalid = errors.New("reply without a body needs a new signal")
@@ -68,8 +69,8 @@ func changeOperation(k redisclient.Keys, p int, c *signal.Change, now time.Time)
 	if d := c.Due; d != nil {
 		o.Step(CmdZAdd, refDue, milli(d.At), DueMember(c.Account, d.Run, d.Agent))
 	}
-	if len(ended) > 0 {
-		o.Step(CmdZRem, refDue, ended...)
+	if ended != "" {
+		o.Step(CmdZRem, refDue, ended)
 	}
 	return o
 }
@@ -192,19 +193,14 @@ func DueMember(account signal.AccountID, run signal.RunID, agent signal.AgentID)
 	return string(account) + " " + string(run) + " " + string(agent)
 }
 
-// endedMembers returns the members to remove when c.Ended has ended. The events of the run
-// have its agent; without them there is a member for every agent.
-func endedMembers(c *signal.Change) []string {
+// endedMember returns the member to remove when c.Ended has ended, by an event of the run; "" without one.
+func endedMember(c *signal.Change) string {
 	for i := range c.Events {
 		if e := &c.Events[i]; e.Run == c.Ended && e.Agent != "" {
-			return []string{DueMember(c.Account, c.Ended, e.Agent)}
+			return DueMember(c.Account, c.Ended, e.Agent)
 		}
 	}
-	var members []string
-	for _, a := range signal.Agents() {
-		members = append(members, DueMember(c.Account, c.Ended, a.ID))
-	}
-	return members
+	return ""
 }
 
 // Announce appends an internal event to the event log.
