@@ -9,7 +9,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Metrics counts runs and jobs. A nil *Metrics counts nothing.
+// Metrics counts runs and jobs. The label agent has the values of signal.AgentID.Label; so has the label strategy for agents
+// of accounts. A nil *Metrics counts nothing.
 type Metrics struct {
 	runs     *prometheus.CounterVec
 	errors   *prometheus.CounterVec
@@ -35,7 +36,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_runs_total",
-			Help: "Runs that ended, by result: completed, error, or lost if the outcome could not be recorded.",
+			Help: "Runs that ended, by result: completed, error, or lost if the outcome could not be recorded. " +
+				"Agents of accounts count as own.",
 		}, []string{"agent", "strategy", "result"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_run_errors_total", Help: "Runs that failed, by error code.",
@@ -61,8 +63,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	r.MustRegister(m.runs, m.errors, m.duration, m.inFlight, m.created, m.waiting, m.wait)
 	m.waiting.WithLabelValues()
-	for _, agent := range signal.Agents() {
-		id := string(agent.ID)
+	for _, agent := range append(signal.Agents(), signal.Agent{ID: signal.OwnAgents, Strategies: []string{signal.OwnAgents}}) {
+		id := agent.ID.Label()
 		for _, strategy := range agent.Strategies {
 			for _, result := range []string{resultCompleted, resultError, resultLost} {
 				m.runs.WithLabelValues(id, strategy, result)
@@ -82,7 +84,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 
 func (m *Metrics) runStarted(agent signal.AgentID) {
 	if m != nil {
-		m.inFlight.WithLabelValues(string(agent)).Inc()
+		m.inFlight.WithLabelValues(agent.Label()).Inc()
 	}
 }
 
@@ -91,7 +93,10 @@ func (m *Metrics) runEnded(r *run, s *signal.Signal, err error, took time.Durati
 	if m == nil {
 		return
 	}
-	agent, result := string(r.request.Agent), resultCompleted
+	agent, strategy, result := r.request.Agent.Label(), r.request.Strategy, resultCompleted
+	if !r.request.Agent.BuiltIn() {
+		strategy = signal.OwnAgents
+	}
 	if failed, ok := errors.AsType[*signal.RunError](err); ok {
 		result = resultError
 		m.errors.WithLabelValues(agent, string(failed.Code)).Inc()
@@ -100,7 +105,7 @@ func (m *Metrics) runEnded(r *run, s *signal.Signal, err error, took time.Durati
 	}
 	m.inFlight.WithLabelValues(agent).Dec()
 	m.duration.WithLabelValues(agent).Observe(took.Seconds())
-	m.runs.WithLabelValues(agent, r.request.Strategy, result).Inc()
+	m.runs.WithLabelValues(agent, strategy, result).Inc()
 	if s != nil {
 		m.created.WithLabelValues(agent, string(s.Direction)).Inc()
 	}

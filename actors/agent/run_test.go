@@ -380,9 +380,9 @@ func TestMetrics(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
-	// 10 strategies and 3 results; 3 agents with 7 codes; 2 directions.
-	for name, want := range map[string]int{"runs_total": 30, "run_errors_total": 21, "signals_created_total": 6,
-		"run_duration_seconds": 3, "runs_in_flight": 3} {
+	// 11 strategies and 3 results; 4 agents with 7 codes; 2 directions. One of each stands for those of accounts.
+	for name, want := range map[string]int{"runs_total": 33, "run_errors_total": 28, "signals_created_total": 8,
+		"run_duration_seconds": 4, "runs_in_flight": 4} {
 		if n, err := testutil.GatherAndCount(r, "agentsignal_"+name); n != want || err != nil {
 			t.Errorf("%s has %d series (%v), want %d", name, n, err, want)
 		}
@@ -489,5 +489,47 @@ func TestALateRunIsNotRecorded(t *testing.T) {
 				t.Errorf("with %v left: %v", left, err)
 			}
 		})
+	}
+}
+
+// Accounts name their agents, so that a metric has none of these names.
+func TestOwnAgentsCountTogether(t *testing.T) {
+	t.Parallel()
+	registry := prometheus.NewRegistry()
+	m := NewMetrics(registry)
+	series := func() int {
+		n, err := testutil.GatherAndCount(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := series()
+	for _, r := range []*run{
+		{request: signal.RunRequest{Agent: "first", Strategy: "momentum"}},
+		{request: signal.RunRequest{Agent: "second", Strategy: "x_y"}},
+		{request: signal.RunRequest{Agent: "trading", Strategy: "momentum"}},
+	} {
+		m.runStarted(r.request.Agent)
+		m.runEnded(r, &signal.Signal{Direction: signal.Long}, nil, time.Second)
+		m.runStarted(r.request.Agent)
+		m.runEnded(r, nil, &signal.RunError{Code: signal.Cancelled}, time.Second)
+	}
+	if after := series(); after != before {
+		t.Errorf("%d series, want %d", after, before)
+	}
+	for _, c := range []struct {
+		got  prometheus.Collector
+		want float64
+	}{
+		{m.runs.WithLabelValues("own", "own", resultCompleted), 2},
+		{m.runs.WithLabelValues("trading", "momentum", resultCompleted), 1},
+		{m.errors.WithLabelValues("own", string(signal.Cancelled)), 2},
+		{m.created.WithLabelValues("own", string(signal.Long)), 2},
+		{m.inFlight.WithLabelValues("own"), 0},
+	} {
+		if got := testutil.ToFloat64(c.got); got != c.want {
+			t.Errorf("%v is %v, want %v", c.got, got, c.want)
+		}
 	}
 }

@@ -6,7 +6,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
-// Metrics counts open signals and how they close. A nil *Metrics counts nothing.
+// Metrics counts open signals and how they close. The label agent has the values of signal.AgentID.Label. A nil *Metrics
+// counts nothing.
 type Metrics struct {
 	watched *prometheus.GaugeVec
 	closes  *prometheus.CounterVec
@@ -16,17 +17,17 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		watched: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "agentsignal_signals_open", Help: "Open signals that this process watches.",
+			Name: "agentsignal_signals_open", Help: "Open signals that this process watches. Agents of accounts count as own.",
 		}, []string{"agent"}),
 		closes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_signals_closed_total", Help: "Signals that this process closed, by reason.",
 		}, []string{"agent", "close_reason"}),
 	}
 	r.MustRegister(m.watched, m.closes)
-	for _, agent := range signal.Agents() {
-		m.watched.WithLabelValues(string(agent.ID))
+	for _, agent := range append(signal.AgentIDs(), signal.OwnAgents) {
+		m.watched.WithLabelValues(agent.Label())
 		for _, reason := range signal.CloseReasons {
-			m.closes.WithLabelValues(string(agent.ID), string(reason))
+			m.closes.WithLabelValues(agent.Label(), string(reason))
 		}
 	}
 	return m
@@ -35,13 +36,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 // opened adds n, which may be negative, to the open signals of an agent.
 func (m *Metrics) opened(agent signal.AgentID, n int) {
 	if m != nil {
-		m.watched.WithLabelValues(string(agent)).Add(float64(n))
+		m.watched.WithLabelValues(agent.Label()).Add(float64(n))
 	}
 }
 
 // closed counts a signal that was closed.
 func (m *Metrics) closed(s *signal.Signal) {
 	if m != nil {
-		m.closes.WithLabelValues(string(s.Agent), string(s.Closing.Reason)).Inc()
+		m.closes.WithLabelValues(s.Agent.Label(), string(s.Closing.Reason)).Inc()
 	}
 }

@@ -24,6 +24,18 @@ func (a AgentID) BuiltIn() bool {
 	return false
 }
 
+// OwnAgents is the label of all agents of accounts, and of their strategies.
+const OwnAgents = "own"
+
+// Label returns the agent as metrics and the public record name it: OwnAgents for one of an account, whose names are
+// the account's own and unlimited in number.
+func (a AgentID) Label() string {
+	if a.BuiltIn() {
+		return string(a)
+	}
+	return OwnAgents
+}
+
 // Endpoint is where an account's agent is asked for a signal.
 type Endpoint struct {
 	URL    string
