@@ -279,18 +279,18 @@ func isDeletion(header []byte) bool {
 	return d.Err == nil && int(code) < len(codec.EventCodes) && codec.EventCodes[code] == signal.AccountDeleted
 }
 
-// tallySignals counts the signals that eraseSignals erases, which the record keeps. It reads the log at once: only a whole
-// one tells how the signals of an agent ended.
+// tallySignals counts the signals that eraseSignals erases, which the record keeps: publicly, so those of the account's own
+// agents without their names. It reads the log at once: only a whole one tells how the signals of an agent ended.
 func tallySignals(ctx context.Context, _ *redisclient.Client, w erasingOf, _ string) (string, error) {
-	agents, tallies := map[signal.SignalID]signal.AgentID{}, record.Tallies(nil)
+	agents, tallies := map[signal.SignalID]string{}, record.Tallies(nil)
 	_, err := w.signals.EachRecord(ctx, w.account, signal.Position{}, func(_ signal.Position, s *signal.Signal) {
 		if s.Closing == nil {
-			agents[s.ID] = s.Agent
-			tallies = tallies.Plus(record.Tallies{{Agent: string(s.Agent), Signals: 1}})
+			agents[s.ID] = s.Agent.Label()
+			tallies = tallies.Plus(record.Tallies{{Agent: s.Agent.Label(), Signals: 1}})
 			return
 		}
 		if agent, ok := agents[s.ID]; ok && s.Closing.PnLPercent != nil {
-			tally := record.Tally{Agent: string(agent), Lost: 1}
+			tally := record.Tally{Agent: agent, Lost: 1}
 			if *s.Closing.PnLPercent > 0 {
 				tally.Won, tally.Lost = 1, 0
 			}

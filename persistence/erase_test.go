@@ -126,7 +126,7 @@ func TestErase(t *testing.T) {
 	if len(salts) != 1 || salts[0] != string(other) {
 		t.Errorf("salts of %v are left, want that of %s", salts, other)
 	}
-	if heads, err := s.Leaves.LogHeads(ctx); err != nil || heads.Gone != "trading=31/8/8" {
+	if heads, err := s.Leaves.LogHeads(ctx); err != nil || heads.Gone != "own=6/2/1 trading=25/6/7" {
 		t.Errorf("%v; erased accounts had %q", err, heads.Gone)
 	}
 	want := map[string]int{"open": 0, "due": 0, "jobs": 0, "replies": 0, "events": 1, "signals": 0,
@@ -176,6 +176,9 @@ func fillAccount(t *testing.T, s *Store, log *eventlog.Log, epoch int64, a signa
 	ctx := t.Context()
 	sig := storetest.Signal(a)
 	sig.Sequence = 1
+	if i%5 == 0 {
+		sig.Agent = "my_bot"
+	}
 	change := storetest.Created(sig)
 	change.Due = &signal.RunDue{Run: sig.Run, Agent: "trading", At: time.Now()}
 	started := signal.Event{Type: signal.AgentStarted, Agent: "trading", Run: sig.Run}

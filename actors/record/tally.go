@@ -9,7 +9,7 @@ import (
 // Tally counts the signals of an agent that erased accounts had when they were erased. Older ones, which retention had
 // removed, are not among them.
 type Tally struct {
-	Agent   string
+	Agent   string // as signal.AgentID.Label has it: the own agents of all accounts have one tally
 	Signals int64
 	Won     int64 // closed with a profit before costs
 	Lost    int64 // closed without one
