@@ -46,7 +46,7 @@ type Options struct {
 	// Name returns the catalogue name of an asset by any of its spellings; default the
 	// spelling itself.
 	Name func(asset string) string
-	// MaxKept bounds the closed signals kept in memory over all accounts; default 2
+	// MaxKept bounds the signals and groups kept in memory over all accounts; default 2
 	// million.
 	MaxKept int
 	// Idle is how long an account is kept after its last use; default 10 minutes.
@@ -109,8 +109,12 @@ type Query struct {
 type Card struct {
 	Statistics backtest.Statistics `json:"statistics"`
 	Recorded
-	Groups []Group `json:"groups"` // in the order of their members
+	Groups []Group `json:"groups"` // at most MaxGroups, those with the most signals, in the order of their members
 }
+
+// MaxGroups is how many groups a card has at most: the agents of an account may have thousands of strategies, each on every
+// asset. All signals are in the statistics.
+const MaxGroups = 5000
 
 // Recorded counts what the record shows of the closed signals of statistics.
 type Recorded struct {
@@ -164,7 +168,7 @@ func (c *Scorecards) current(ctx context.Context, id signal.AccountID, f func(a 
 	before := a.size()
 	err := a.read(ctx, c.records, id, &c.o)
 	a.forget(c.o.Now().Add(-c.o.Retention).UnixMilli())
-	c.note(id, a.size()-before)
+	c.note(id, a.size()-before, a.outgrown())
 	if err != nil {
 		return fmt.Errorf("read closed signals: %w", err)
 	}
@@ -203,13 +207,16 @@ func (c *Scorecards) ForgetAll() {
 	clear(c.accounts)
 }
 
-// note records that an account has grown by more signals, and drops the least recently
-// used accounts while there are too many signals.
-func (c *Scorecards) note(id signal.AccountID, more int) {
+// note records that an account has grown by more signals and groups, and drops the least recently
+// used accounts while there are too many. An account that has outgrown its signals is read again.
+func (c *Scorecards) note(id signal.AccountID, more int, outgrown bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if a := c.accounts[id]; a != nil {
 		a.kept += more
+	}
+	if outgrown {
+		delete(c.accounts, id)
 	}
 	for {
 		all := 0
@@ -309,7 +316,10 @@ func enter(ctx context.Context, places chan struct{}) error {
 // leave releases a place.
 func leave(places chan struct{}) { <-places }
 
-func (a *account) size() int { return len(a.closed) + len(a.open) }
+func (a *account) size() int { return len(a.closed) + len(a.open) + len(a.groups) }
+
+// outgrown reports whether most groups have no signals any more, since these were forgotten.
+func (a *account) outgrown() bool { return len(a.groups) > MaxGroups+2*(len(a.closed)+len(a.open)) }
 
 // read reads the records after the ones read so far, and the leaves that are awaited.
 func (a *account) read(ctx context.Context, records Records, id signal.AccountID, o *Options) error {
@@ -421,23 +431,41 @@ func (a *account) card(q Query) Card {
 	if !q.Since.IsZero() {
 		since = q.Since.UnixMilli()
 	}
+	selects := func(e *entry) bool { return wanted[e.group] && (since == 0 || e.created > since) }
+	counts := make([]int, len(a.groups))
+	for i := range a.closed {
+		if e := &a.closed[i]; selects(e) {
+			counts[e.group]++
+		}
+	}
+	type part struct {
+		of *group
+		backtest.Tally
+		Recorded
+	}
+	parts := make([]*part, len(a.groups)) // of those that are shown
+	for _, i := range largest(counts) {
+		parts[i] = &part{of: &a.groups[i]}
+	}
 	var all backtest.Tally
 	card := Card{Groups: []Group{}}
-	parts, recorded := make([]backtest.Tally, len(a.groups)), make([]Recorded, len(a.groups))
 	for i := range a.closed { // by their end
 		e := &a.closed[i]
-		if wanted[e.group] && (since == 0 || e.created > since) {
-			all.Add(&e.Outcome)
-			parts[e.group].Add(&e.Outcome)
-			card.add(e)
-			recorded[e.group].add(e)
+		if !selects(e) {
+			continue
+		}
+		all.Add(&e.Outcome)
+		card.add(e)
+		if p := parts[e.group]; p != nil {
+			p.Tally.Add(&e.Outcome)
+			p.add(e)
 		}
 	}
 	card.Statistics = all.Statistics()
-	for i := range parts {
-		if s := parts[i].Statistics(); s.Count > 0 {
-			g := &a.groups[i]
-			card.Groups = append(card.Groups, Group{g.agent, g.strategy, g.asset, g.timeframe, g.risk, s, recorded[i]})
+	for _, p := range parts {
+		if p != nil {
+			g := p.of
+			card.Groups = append(card.Groups, Group{g.agent, g.strategy, g.asset, g.timeframe, g.risk, p.Statistics(), p.Recorded})
 		}
 	}
 	slices.SortFunc(card.Groups, func(x, y Group) int {
@@ -446,6 +474,21 @@ func (a *account) card(q Query) Card {
 			cmp.Compare(slices.Index(signal.RiskLevels, x.Risk), slices.Index(signal.RiskLevels, y.Risk)))
 	})
 	return card
+}
+
+// largest returns the indexes of the MaxGroups largest counts, without those of 0.
+func largest(counts []int) []int {
+	var some []int
+	for i, n := range counts {
+		if n > 0 {
+			some = append(some, i)
+		}
+	}
+	if len(some) > MaxGroups {
+		slices.SortStableFunc(some, func(i, j int) int { return cmp.Compare(counts[j], counts[i]) })
+		some = some[:MaxGroups]
+	}
+	return some
 }
 
 func (r *Recorded) add(e *entry) {

@@ -542,6 +542,71 @@ func TestAccountLargerThanTheLimitIsKept(t *testing.T) {
 	}
 }
 
+// Agents of an account have strategies of any names. A card shows the largest groups only, and statistics of all signals.
+func TestGroupsAreBounded(t *testing.T) {
+	t.Parallel()
+	const pairs, single = MaxGroups + 2, 2
+	r := &fakeRecords{}
+	for i := range pairs + pairs - single { // the last pairs have two signals each
+		i := i%pairs + i/pairs*single
+		r.add("acc_1", 0, func(s *signal.Signal) {
+			s.Agent, s.Strategy = signal.AgentID(fmt.Sprint("agent_", i%7)), fmt.Sprint("strategy_", i)
+		}, 101.5)
+	}
+	now := morning.Add(time.Hour)
+	c := New(r, Options{Now: func() time.Time { return now }, Retention: 2 * time.Hour})
+	card, err := c.Card(t.Context(), Query{Account: "acc_1"})
+	if err != nil || card.Statistics.Count != len(r.closed) || len(card.Groups) != MaxGroups {
+		t.Fatalf("%d signals in %d groups, %v; want %d in %d", card.Statistics.Count, len(card.Groups), err,
+			len(r.closed), MaxGroups)
+	}
+	for _, g := range card.Groups {
+		if g.Statistics.Count != 2 {
+			t.Fatalf("%s is shown with %d signals", g.Strategy, g.Statistics.Count)
+		}
+	}
+	for q, want := range map[Query]int{
+		{Strategy: "strategy_1"}:                   1,
+		{Strategy: "strategy_1", Agent: "agent_1"}: 1,
+		{Strategy: "strategy_1", Agent: "agent_2"}: 0,
+		{Strategy: "momentum"}:                     0,
+	} {
+		q.Account = "acc_1"
+		if card, err := c.Card(t.Context(), q); err != nil || card.Statistics.Count != want || len(card.Groups) != want {
+			t.Errorf("%+v selects %d signals in %d groups, %v; want %d", q, card.Statistics.Count, len(card.Groups), err, want)
+		}
+	}
+	if c.accounts["acc_1"] == nil {
+		t.Error("the account is not kept")
+	}
+	now = morning.Add(3 * time.Hour)
+	if card, err := c.Card(t.Context(), Query{Account: "acc_1"}); err != nil || len(card.Groups) != 0 {
+		t.Errorf("after the retention: %d groups, %v", len(card.Groups), err)
+	}
+	if c.accounts["acc_1"] != nil {
+		t.Error("the groups of forgotten signals are kept")
+	}
+}
+
+// The memory of groups counts as that of signals does.
+func TestManyGroupsDropUnusedAccounts(t *testing.T) {
+	t.Parallel()
+	r := &fakeRecords{}
+	for i := range 90 {
+		strategy := func(s *signal.Signal) { s.Strategy = fmt.Sprint("strategy_", i) }
+		r.add(signal.AccountID(fmt.Sprintf("acc_%d", i%2)), i, strategy, 101.5)
+	}
+	c := New(r, Options{Now: clock, MaxKept: 100})
+	for _, id := range []signal.AccountID{"acc_0", "acc_1"} {
+		if got, err := c.Card(t.Context(), Query{Account: id}); err != nil || got.Statistics.Count != 45 {
+			t.Errorf("%s: %d signals, %v", id, got.Statistics.Count, err)
+		}
+	}
+	if c.accounts["acc_0"] != nil || c.accounts["acc_1"] == nil {
+		t.Errorf("kept are %v", c.accounts)
+	}
+}
+
 func TestSummarySinceATime(t *testing.T) {
 	t.Parallel()
 	r := &fakeRecords{}
