@@ -15,6 +15,7 @@ import (
 // Reasons why signals are not recomputed, in addition to those of package backtest.
 const (
 	reasonAgent  = "its agent is not trading"
+	reasonOwn    = "an agent of the account has made it"
 	reasonAsset  = "the prices of the asset are no longer stored"
 	reasonSource = "the prices of the asset come from another source now, or at another speed"
 	reasonMany   = "more signals are stored than an audit by schedule takes"
@@ -117,7 +118,7 @@ func (a *audited) check(s *signal.Signal, updates []Update, found []backtest.Dif
 	how, reason := backtest.NotCompared, ""
 	switch {
 	case s.Levels == nil:
-		made.Reason, reason = reasonAgent, backtest.EndsContent
+		made.Reason, reason = otherAgent(s), backtest.EndsContent
 	case a.record == nil:
 		made.Reason, reason = reasonAsset, reasonAsset
 	case !madeBy(s, a.record):
@@ -132,7 +133,7 @@ func (a *audited) check(s *signal.Signal, updates []Update, found []backtest.Dif
 		}
 		switch check := a.audits[s.Timeframe]; {
 		case s.Agent != "trading":
-			made.Reason = reasonAgent
+			made.Reason = otherAgent(s)
 		case check == nil:
 			made.Reason = a.gaps[s.Timeframe]
 		default:
@@ -145,6 +146,14 @@ func (a *audited) check(s *signal.Signal, updates []Update, found []backtest.Dif
 	}
 	report.add(s, &made, how, reason, found)
 	return nil
+}
+
+// otherAgent returns the reason why a signal is not recomputed that the trading agent has not made.
+func otherAgent(s *signal.Signal) string {
+	if s.Agent.BuiltIn() {
+		return reasonAgent
+	}
+	return reasonOwn
 }
 
 // madeBy reports whether the prices of a signal are of the present source of its asset.

@@ -77,6 +77,48 @@ func TestPublishedConfidencesAreRecomputed(t *testing.T) {
 	}
 }
 
+// What agents of accounts have made is not recomputed, with any expiry. Its ends and confidences are compared.
+func TestSignalsOfOwnAgents(t *testing.T) {
+	t.Parallel()
+	s := newStock(t)
+	for _, x := range s.signals {
+		x.Agent, x.Strategy = "my_agent", strategy.Momentum
+		if x.Closing.Reason != signal.Expired {
+			x.ExpiresAt = x.ExpiresAt.Add(time.Hour)
+		}
+	}
+	text := *s.signals[0]
+	text.ID, text.Levels, text.Closing = signal.NewSignalID(), nil, nil
+	updates := s.rescored()
+	s.signals = append(s.signals, &text)
+	check := func() *Report {
+		from := s.sources()
+		from.Updates = updates
+		r, _, err := Run(t.Context(), from, Options{Partitions: []int{0}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	r, closed := check(), len(s.signals)-1
+	if r.Differences() > 0 || r.Recomputed != 0 || r.NotRecomputed[reasonOwn] != closed+1 || r.Replayed != closed ||
+		r.Live.Same != closed || r.Published.Replayed != closed+len(updates) {
+		t.Errorf("untouched: %+v", r)
+	}
+	exit, rescored := s.signals[3], s.signals[4]
+	c := strategy.Close(exit, strategy.Exit{Reason: signal.TakeProfit, Price: exit.Levels.Target},
+		exit.Closing.At.Add(-time.Hour))
+	exit.Closing = &c
+	rescored.Confidence += .01
+	named := map[signal.SignalID][]backtest.Difference{}
+	for _, d := range check().Differing {
+		named[d.ID] = d.Differences
+	}
+	if len(named) != 2 || !has(named[exit.ID], "closed_at") || !has(named[rescored.ID], "final_confidence") {
+		t.Errorf("named: %v", named)
+	}
+}
+
 // ticking is a stock whose asset has trades.
 type ticking struct{ *stock }
 

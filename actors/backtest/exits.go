@@ -118,8 +118,11 @@ func (p *Prices) CheckEnd(s *signal.Signal) (found []Difference, how Compared, r
 // of the run.
 const expirySlack = 1000
 
-// checkExpiry compares the expiry of a signal with its lifetime.
+// checkExpiry compares the expiry of a signal with its lifetime. An agent of an account chooses that itself.
 func (p *Prices) checkExpiry(s *signal.Signal) []Difference {
+	if !s.Agent.BuiltIn() {
+		return nil
+	}
 	stored := s.ExpiresAt.UnixMilli()
 	want := p.after(s.CreatedAt.UnixMilli(), strategy.Lifetime(s.Timeframe, s.Risk, float64(p.Speed)), s.Timeframe)
 	if max(stored-want, want-stored) <= expirySlack {

@@ -132,7 +132,7 @@ func (p *Prices) CheckPublished(s *signal.Signal, confidence float64, at int64, 
 	switch {
 	case s.Levels == nil:
 		return nil, NotCompared, EndsContent
-	case s.Agent != "trading":
+	case s.Agent == "weather":
 		return nil, NotCompared, whyForecasts
 	case len(bars) == 0 || bars[0].OpenTime > created:
 		return nil, NotCompared, endsBars
