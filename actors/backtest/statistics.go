@@ -55,6 +55,10 @@ type Interval struct {
 	High Figure `json:"high"`
 }
 
+// MaxGroups is how many groups of signals a scorecard has at most, with statistics of each: the agents of an account may have
+// thousands of strategies, each on every asset.
+const MaxGroups = 5000
+
 // Reasons counts signals by close reason.
 type Reasons struct {
 	TakeProfit int `json:"take_profit"`

@@ -109,12 +109,8 @@ type Query struct {
 type Card struct {
 	Statistics backtest.Statistics `json:"statistics"`
 	Recorded
-	Groups []Group `json:"groups"` // at most MaxGroups, those with the most signals, in the order of their members
+	Groups []Group `json:"groups"` // at most backtest.MaxGroups, those with the most signals, in the order of their members
 }
-
-// MaxGroups is how many groups a card has at most: the agents of an account may have thousands of strategies, each on every
-// asset. All signals are in the statistics.
-const MaxGroups = 5000
 
 // Recorded counts what the record shows of the closed signals of statistics.
 type Recorded struct {
@@ -319,7 +315,9 @@ func leave(places chan struct{}) { <-places }
 func (a *account) size() int { return len(a.closed) + len(a.open) + len(a.groups) }
 
 // outgrown reports whether most groups have no signals any more, since these were forgotten.
-func (a *account) outgrown() bool { return len(a.groups) > MaxGroups+2*(len(a.closed)+len(a.open)) }
+func (a *account) outgrown() bool {
+	return len(a.groups) > backtest.MaxGroups+2*(len(a.closed)+len(a.open))
+}
 
 // read reads the records after the ones read so far, and the leaves that are awaited.
 func (a *account) read(ctx context.Context, records Records, id signal.AccountID, o *Options) error {
@@ -465,7 +463,8 @@ func (a *account) card(q Query) Card {
 	for _, p := range parts {
 		if p != nil {
 			g := p.of
-			card.Groups = append(card.Groups, Group{g.agent, g.strategy, g.asset, g.timeframe, g.risk, p.Statistics(), p.Recorded})
+			card.Groups = append(card.Groups,
+				Group{g.agent, g.strategy, g.asset, g.timeframe, g.risk, p.Statistics(), p.Recorded})
 		}
 	}
 	slices.SortFunc(card.Groups, func(x, y Group) int {
@@ -476,7 +475,7 @@ func (a *account) card(q Query) Card {
 	return card
 }
 
-// largest returns the indexes of the MaxGroups largest counts, without those of 0.
+// largest returns the indexes of the backtest.MaxGroups largest counts, without those of 0.
 func largest(counts []int) []int {
 	var some []int
 	for i, n := range counts {
@@ -484,9 +483,9 @@ func largest(counts []int) []int {
 			some = append(some, i)
 		}
 	}
-	if len(some) > MaxGroups {
+	if len(some) > backtest.MaxGroups {
 		slices.SortStableFunc(some, func(i, j int) int { return cmp.Compare(counts[j], counts[i]) })
-		some = some[:MaxGroups]
+		some = some[:backtest.MaxGroups]
 	}
 	return some
 }

@@ -545,7 +545,7 @@ func TestAccountLargerThanTheLimitIsKept(t *testing.T) {
 // Agents of an account have strategies of any names. A card shows the largest groups only, and statistics of all signals.
 func TestGroupsAreBounded(t *testing.T) {
 	t.Parallel()
-	const pairs, single = MaxGroups + 2, 2
+	const pairs, single = backtest.MaxGroups + 2, 2
 	r := &fakeRecords{}
 	for i := range pairs + pairs - single { // the last pairs have two signals each
 		i := i%pairs + i/pairs*single
@@ -556,9 +556,9 @@ func TestGroupsAreBounded(t *testing.T) {
 	now := morning.Add(time.Hour)
 	c := New(r, Options{Now: func() time.Time { return now }, Retention: 2 * time.Hour})
 	card, err := c.Card(t.Context(), Query{Account: "acc_1"})
-	if err != nil || card.Statistics.Count != len(r.closed) || len(card.Groups) != MaxGroups {
+	if err != nil || card.Statistics.Count != len(r.closed) || len(card.Groups) != backtest.MaxGroups {
 		t.Fatalf("%d signals in %d groups, %v; want %d in %d", card.Statistics.Count, len(card.Groups), err,
-			len(r.closed), MaxGroups)
+			len(r.closed), backtest.MaxGroups)
 	}
 	for _, g := range card.Groups {
 		if g.Statistics.Count != 2 {

@@ -9,8 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // sample returns a record of n signals, its export and its keys.
@@ -344,6 +346,45 @@ func TestScorecardsOfOtherRecords(t *testing.T) {
 	} {
 		if c, err := r.Card(row.text); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: %+v, %v, want %s", name, c, err, row.want)
+		}
+	}
+}
+
+// A scorecard leaves out small groups if there are too many, and no others.
+func TestScorecardsLeaveOutTheSmallestGroups(t *testing.T) {
+	t.Parallel()
+	type row struct {
+		group
+		Statistics backtest.Statistics `json:"statistics"`
+	}
+	var r Record
+	var rows []row
+	var all []backtest.Outcome
+	for i := range backtest.MaxGroups + 2 {
+		g := group{Agent: "my_agent", Strategy: fmt.Sprint("strategy_", i), Asset: "BTC"}
+		var of []backtest.Outcome
+		for range 1 + min(i, 1) { // the first group has one signal, the others two
+			o := backtest.Outcome{At: int64(i), R: 1, Confidence: .5, Reason: signal.TakeProfit}
+			of = append(of, o)
+			r.results = append(r.results, result{Outcome: o, group: g, number: int64(len(r.results))})
+		}
+		all = append(all, of...)
+		rows = append(rows, row{g, backtest.Summarize(of)})
+	}
+	for name, c := range map[string]struct {
+		rows  []row
+		fails bool
+	}{
+		"without the smallest and one of the others": {rows[2:], false},
+		"without two of the others":                  {rows[:len(rows)-2], true},
+		"with few rows":                              {rows[3:], true},
+	} {
+		text, err := json.Marshal(map[string]any{"statistics": backtest.Summarize(all), "groups": c.rows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Card(text); (err != nil) != c.fails {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

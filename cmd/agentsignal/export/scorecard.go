@@ -93,8 +93,13 @@ func (r *Record) Card(text []byte) (*Card, error) {
 	if err := shown.compare(c.counts, "all signals"); err != nil {
 		return nil, err
 	}
+	least := 0 // signals of a row, if more groups may have been left out
+	if len(shown.Groups) >= backtest.MaxGroups {
+		least = len(first)
+	}
 	for i := range shown.Groups {
 		g := &shown.Groups[i]
+		least = min(least, len(groups[g.folded()]))
 		s := backtest.Summarize(groups[g.folded()])
 		if err := compare(g.Statistics, &s, g.String()); err != nil {
 			return nil, err
@@ -105,6 +110,9 @@ func (r *Record) Card(text []byte) (*Card, error) {
 		delete(groups, g.folded())
 	}
 	for g, list := range groups {
+		if len(list) <= least {
+			continue
+		}
 		return nil, fmt.Errorf(
 			"%w: %s has %d closed signals in the record, and no row in the scorecard",
 			errScorecard,
