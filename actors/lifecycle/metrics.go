@@ -33,10 +33,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-// opened adds n, which may be negative, to the open signals of an agent.
-func (m *Metrics) opened(agent signal.AgentID, n int) {
+// opened adds n, which may be negative, to the open signals of the agents with a label.
+func (m *Metrics) opened(label string, n int) {
 	if m != nil {
-		m.watched.WithLabelValues(agent.Label()).Add(float64(n))
+		m.watched.WithLabelValues(label).Add(float64(n))
 	}
 }
 

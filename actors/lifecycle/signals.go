@@ -82,8 +82,8 @@ type signals struct {
 	children map[signalKey]child
 	stopped  map[engine.Ref]struct{} // former children that are stopping
 	kinds    kinds
-	open     map[signal.AgentID]int // number of children
-	weather  map[engine.Ref]*kind   // children of the weather agent
+	open     map[string]int       // number of children, by label of their agents
+	weather  map[engine.Ref]*kind // children of the weather agent
 
 	complete         bool            // all signals that were open at the start are found
 	newest           signal.Position // the last event before the search for them
@@ -130,7 +130,7 @@ func newSignals(o *owned) *signals {
 		children: map[signalKey]child{},
 		stopped:  map[engine.Ref]struct{}{},
 		kinds:    kinds{},
-		open:     map[signal.AgentID]int{},
+		open:     map[string]int{},
 		weather:  map[engine.Ref]*kind{},
 		pending:  map[string]*pendingAlerts{},
 		closings: writeQueue{max: maxClosings},
@@ -195,8 +195,8 @@ func (s *signals) Receive(c engine.Context) {
 // parent.
 func (s *signals) onEnd(c engine.Context) {
 	s.o.leave(c.Self())
-	for agent, n := range s.open {
-		s.o.options.Metrics.opened(agent, -n)
+	for label, n := range s.open {
+		s.o.options.Metrics.opened(label, -n)
 	}
 	watching := map[string][]engine.Ref{}
 	for _, child := range s.children {
@@ -322,8 +322,8 @@ func (s *signals) watch(c engine.Context, sig *signal.Signal) {
 
 // count adds n, which may be negative, to the children of an agent.
 func (s *signals) count(agent signal.AgentID, n int) {
-	s.open[agent] += n
-	s.o.options.Metrics.opened(agent, n)
+	s.open[agent.Label()] += n
+	s.o.options.Metrics.opened(agent.Label(), n)
 }
 
 // alert returns the alert that a signal needs.
