@@ -20,7 +20,7 @@ func (f *streamFilters) add(flags *pflag.FlagSet) {
 		return pflag.NormalizedName(name)
 	})
 	flags.StringSliceVar(&f.filters.Assets, "assets", nil, "only these assets, by any of their names; also --asset")
-	flags.StringSliceVar(&f.filters.Agents, "agent", nil, "only these agents: trading, weather or seo")
+	flags.StringSliceVar(&f.filters.Agents, "agent", nil, "only these agents, such as trading")
 	flags.StringSliceVar(&f.filters.Strategies, "strategy", nil, "only these strategies")
 	flags.StringSliceVar(&f.filters.Directions, "direction", nil, "only long, or only short")
 	flags.Float64Var(&f.minConfidence, "min-confidence", 0, "only with this confidence or more, 0 to 1")

@@ -43,7 +43,7 @@ func scoreCommand(dataDir func() (string, error)) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&q.Asset, "asset", "", "only of this asset, by any of its names")
-	c.Flags().StringVar(&q.Agent, "agent", "", "only of this agent: trading, weather or seo")
+	c.Flags().StringVar(&q.Agent, "agent", "", "only of this agent, such as trading")
 	c.Flags().StringVar(&q.Strategy, "strategy", "", "only of this strategy")
 	c.Flags().StringVar(&q.Timeframe, "timeframe", "", "only of 1m, 5m, 1h or 1d")
 	c.Flags().StringVar(&since, "since", "", sinceUsage)

@@ -18,7 +18,7 @@ type filterFlags struct {
 
 func (f *filterFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.q.Asset, "asset", "", "only of this asset, by any of its names")
-	c.Flags().StringVar(&f.q.Agent, "agent", "", "only of this agent: trading, weather or seo")
+	c.Flags().StringVar(&f.q.Agent, "agent", "", "only of this agent, such as trading")
 	c.Flags().StringVar(&f.q.Strategy, "strategy", "", "only of this strategy")
 	c.Flags().StringVar(&f.q.Direction, "direction", "", "only long, or only short")
 	c.Flags().StringVar(&f.q.Status, "status", "", "only open, or only closed")
