@@ -83,6 +83,9 @@ var problemKinds = []problemKind{
 		"The service cannot reach its store, its store refuses to be written (it may be full), the service cannot " +
 			"read prices for the moment or is about to stop, a list is being read, or too many passwords wait to be " +
 			"checked. Try again after the time in the header Retry-After."},
+	{signal.CodeAgentPaused, 503, "The agent is paused",
+		"The account's agent has failed several times in a row at its endpoint, so it is not asked for half a minute. After " +
+			"the time in the header Retry-After one run is let through; when it succeeds, the pause is over."},
 }
 
 var problemsByCode = func() map[string]*problemKind {

@@ -78,6 +78,9 @@ const (
 // reached the limit of open signals.
 const CodeTooManySignals = "too_many_signals"
 
+// CodeAgentPaused is the code of a run that was refused because its agent has failed several times in a row.
+const CodeAgentPaused = "agent_paused"
+
 // ErrRolledBack makes an owner give up its partition: Redis has lost acknowledged writes,
 // so the state that the owner keeps in memory may be ahead of the store.
 var ErrRolledBack = &Error{Kind: KindConflict, Code: CodeRolledBack, Message: "Redis has lost its newest writes"}
@@ -135,6 +138,9 @@ const (
 	MarketClosed        ErrorCode = "MARKET_CLOSED"
 	InsufficientHistory ErrorCode = "INSUFFICIENT_HISTORY"
 	Timeout             ErrorCode = "TIMEOUT"
+	AgentUnreachable    ErrorCode = "AGENT_UNREACHABLE"   // an account's agent refused the question, or no connection was made
+	AgentTimeout        ErrorCode = "AGENT_TIMEOUT"       // it has not answered in time
+	AgentReplyInvalid   ErrorCode = "AGENT_REPLY_INVALID" // its answer cannot be read
 	Cancelled           ErrorCode = "CANCELLED"
 	Internal            ErrorCode = "INTERNAL"
 )
@@ -146,6 +152,9 @@ var ErrorCodes = []ErrorCode{
 	MarketClosed,
 	InsufficientHistory,
 	Timeout,
+	AgentUnreachable,
+	AgentTimeout,
+	AgentReplyInvalid,
 	Cancelled,
 	Internal,
 }

@@ -191,7 +191,7 @@ var statuses = map[string]int{
 	"idempotency_in_progress": 409, "delivery_not_pending": 409, "delivery_not_failed": 409, "not_signed": 409,
 	"body_too_large":         413,
 	"unsupported_media_type": 415, "idempotency_key_reused": 422, "too_many_signals": 429, "rate_limited": 429,
-	"account_locked": 429, "agent_failed": 500, "unavailable": 503,
+	"account_locked": 429, "agent_failed": 500, "unavailable": 503, "agent_paused": 503,
 }
 
 // Fails fails the test if the answer is not the error with the code and its status, and
