@@ -94,3 +94,33 @@ func TestTraceparent(t *testing.T) {
 		t.Errorf("traces %v, parents %v", traces, parents)
 	}
 }
+
+// A body that matters is all of it, as it came, or too long.
+func TestAWholeBody(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("reset")
+	for _, test := range []struct {
+		name    string
+		body    io.Reader
+		want    string
+		tooLong bool
+		err     error
+	}{
+		{"none", http.NoBody, "", false, nil},
+		{"the maximum", strings.NewReader("12345678"), "12345678", false, nil},
+		{"a byte more", strings.NewReader("123456789"), "", true, nil},
+		{"no text", strings.NewReader("a\xffb"), "a\xffb", false, nil},
+		{"one that breaks off", io.MultiReader(strings.NewReader("123"), iotest.ErrReader(broken)), "", false, broken},
+		{"one that breaks off later", io.MultiReader(strings.NewReader("123456789"), iotest.ErrReader(broken)), "", true, nil},
+	} {
+		got, tooLong, err := readWhole(test.body, 8)
+		if got != test.want || tooLong != test.tooLong || !errors.Is(err, test.err) {
+			t.Errorf("%s: %q, %v, %v", test.name, got, tooLong, err)
+		}
+	}
+	r := strings.NewReader(strings.Repeat("x", 10<<20))
+	readWhole(r, 8)
+	if read := 10<<20 - r.Len(); read != 9 {
+		t.Errorf("%d bytes of a long body were read", read)
+	}
+}

@@ -106,6 +106,12 @@ type Request struct {
 	Delivery signal.DeliveryID
 	Attempt  int       // its number, from 1
 	At       time.Time // of the attempt, for receivers and records
+
+	// Timeout is that of the whole attempt; 0: the sender's.
+	Timeout time.Duration
+	// MaxBody is how many bytes the body of an answer may have where it matters; 0: it does not, and its beginning is
+	// kept. The attempt has failed if the connection does before the body has ended.
+	MaxBody int
 }
 
 // Result is the outcome of an attempt.
@@ -115,7 +121,8 @@ type Result struct {
 	Status     int           // of the answer, or 0
 	Error      string        // empty for a success
 	Class      string        // one of Classes; empty if the attempt was cancelled
-	Body       string        // the beginning of the answer's body: valid UTF-8, at most 8 KiB
+	Body       string        // the beginning of the answer's body: valid UTF-8, at most 8 KiB; see TooLong
+	TooLong    bool          // the body has more than Request.MaxBody bytes; without that, Body is all of it, as it came
 	RetryAfter time.Duration // of an answer 429 or 503, at most a year, or 0
 }
 
@@ -136,7 +143,7 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 	buffer := requestBuffers.Get().(*[]byte)
 	defer requestBuffers.Put(buffer)
 	*buffer = s.appendRequest((*buffer)[:0], &r)
-	answer, done, err := s.connections.post(ctx, r.To.to, *buffer, start.Add(s.timeout))
+	answer, done, err := s.connections.post(ctx, r.To.to, *buffer, start.Add(cmp.Or(r.Timeout, s.timeout)))
 	if err != nil {
 		result.Error, result.Class = failure(ctx, err)
 		if errors.Is(err, guard.ErrNotPublic) && !r.To.isAddress() {
@@ -163,8 +170,15 @@ func (s *Sender) Send(ctx context.Context, r Request) Result {
 	}
 	whole := false
 	if answer.StatusCode != http.StatusSwitchingProtocols { // its body is the connection
-		result.Body = readBody(answer.Body)
-		whole = ended(answer.Body)
+		if r.MaxBody > 0 {
+			result.Body, result.TooLong, err = readWhole(answer.Body, r.MaxBody)
+		} else {
+			result.Body = readBody(answer.Body)
+		}
+		whole = err == nil && ended(answer.Body)
+	}
+	if err != nil {
+		result.Error, result.Class = failure(ctx, err)
 	}
 	done(whole)
 	result.Duration = time.Since(start)
@@ -287,6 +301,15 @@ func readBody(r io.Reader) string {
 	// A failure here does not matter: the kept part has been read.
 	more, _ := io.CopyN(io.Discard, r, maxBodyRead-delivery.MaxResponseBody)
 	return toText(b[:], more > 0)
+}
+
+// readWhole returns a body of at most limit bytes, as it came. Of a longer one it reads no more than a byte beyond limit.
+func readWhole(r io.Reader, limit int) (body string, tooLong bool, err error) {
+	b, err := io.ReadAll(io.LimitReader(r, int64(limit)+1))
+	if err != nil || len(b) > limit {
+		return "", err == nil, err
+	}
+	return string(b), false, nil
 }
 
 // toText returns b as valid UTF-8 of at most delivery.MaxResponseBody bytes. Invalid bytes

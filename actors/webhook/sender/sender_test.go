@@ -19,6 +19,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 	"github.com/agentsignal/agentsignal/actors/webhook/signature"
 )
@@ -279,5 +280,50 @@ func TestEveryClassIsListed(t *testing.T) {
 	want := strings.Fields("success redirect client_error server_error timeout connection tls dns blocked")
 	if !slices.Equal(Classes, want) {
 		t.Errorf("classes %v, want %v", Classes, want)
+	}
+}
+
+// A request may have a time limit of its own, and demand the whole answer.
+func TestARequestWithLimitsOfItsOwn(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 20<<10)
+	server := newServer(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/long":
+			io.WriteString(w, long)
+		case "/broken":
+			w.Header().Set("Content-Length", "9")
+			io.WriteString(w, "half")
+		case "/hanging":
+			w.Header().Set("Content-Length", "9")
+			io.WriteString(w, "half")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}
+	})
+	s := newSender(t, Options{Timeout: time.Hour})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for _, test := range []struct {
+		path    string
+		maxBody int
+		timeout time.Duration
+		want    Result
+	}{
+		{"/long", 20 << 10, 0, Result{Status: 200, Class: ClassSuccess, Body: long}},
+		{"/long", 20<<10 - 1, 0, Result{Status: 200, Class: ClassSuccess, TooLong: true}},
+		{"/long", 0, 0, Result{Status: 200, Class: ClassSuccess, Body: long[:delivery.MaxResponseBody]}},
+		{"/broken", 100, 0, Result{Status: 200, Class: ClassConnection, Error: "connection failed"}},
+		{"/broken", 0, 0, Result{Status: 200, Class: ClassSuccess, Body: "half"}},
+		{"/hanging", 100, 300 * time.Millisecond, Result{Status: 200, Class: ClassTimeout, Error: "timeout"}},
+	} {
+		r := anAttempt(server.URL + test.path)
+		r.MaxBody, r.Timeout, r.At = test.maxBody, test.timeout, time.Time{}
+		got := s.Send(ctx, r)
+		got.Duration = 0
+		if got != test.want {
+			t.Errorf("%s with at most %d bytes: %.200s, want %.200s", test.path, test.maxBody, fmt.Sprint(got),
+				fmt.Sprint(test.want))
+		}
 	}
 }
