@@ -45,7 +45,7 @@ func (n *Node) Challenge(ctx context.Context, w *delivery.Webhook, secret string
 		must = "it must take a message as " + string(w.Format) + " does"
 	}
 	to := sender.NewDestination(url, secret)
-	s, err := n.await(ctx, w.Account, to.HostName)
+	s, err := n.await(ctx, w.Account, to.HostName, fastClass)
 	if err != nil {
 		return err
 	}
@@ -88,25 +88,6 @@ func ChallengeOf(body []byte) string {
 		return ""
 	}
 	return e.Data.Challenge
-}
-
-// await takes a slot for one request of an account to a host.
-func (n *Node) await(ctx context.Context, account signal.AccountID, host string) (slot, error) {
-	granted := make(chan struct{}, 1)
-	t := &waiter{account: account, granted: func() { granted <- struct{}{} }}
-	defer n.limiter.withdraw(t)
-	s, entered := n.limiter.acquire(t, host, fastClass)
-	if entered {
-		return s, nil
-	}
-	select {
-	case <-granted:
-		s, _ = n.limiter.acquire(t, host, fastClass)
-		return s, nil
-	case <-ctx.Done():
-		return slot{}, &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: challengeTimeout,
-			Message: "too many requests to this host are under way: try again later"}
-	}
 }
 
 // answersChallenge reports whether body is token, or an object with the token as challenge.

@@ -109,7 +109,7 @@ func TestChallengesAreBoundedByHost(t *testing.T) {
 		account := signal.NewAccountID()
 		var held []slot
 		for range 2 { // all that an account may have at a host
-			slot, err := n.await(t.Context(), account, "a.example")
+			slot, err := n.await(t.Context(), account, "a.example", fastClass)
 			if err != nil {
 				t.Fatal(err)
 			}

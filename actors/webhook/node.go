@@ -12,6 +12,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/ownership"
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/actors/webhook/sender"
 )
@@ -135,6 +136,41 @@ type owned struct {
 	outbox   engine.Ref
 	recorder *Recorder
 	log      *slog.Logger
+}
+
+// Post makes one request for an account that is not a delivery, within the same limits of requests in flight: those to
+// the host, of the account and of this process. Slow requests, which are expected to take longer than a second, never
+// take the slots that others need. Post returns KindUnavailable if ctx ended before there was a slot.
+func (n *Node) Post(ctx context.Context, account signal.AccountID, slow bool, r sender.Request) (sender.Result, error) {
+	l := fastClass
+	if slow {
+		l = slowClass
+	}
+	s, err := n.await(ctx, account, r.To.HostName, l)
+	if err != nil {
+		return sender.Result{}, err
+	}
+	defer n.limiter.release(s)
+	return n.sender.Send(ctx, r), nil
+}
+
+// await takes a slot for one request of an account to a host.
+func (n *Node) await(ctx context.Context, account signal.AccountID, host string, l class) (slot, error) {
+	granted := make(chan struct{}, 1)
+	t := &waiter{account: account, granted: func() { granted <- struct{}{} }}
+	defer n.limiter.withdraw(t)
+	s, entered := n.limiter.acquire(t, host, l)
+	if entered {
+		return s, nil
+	}
+	select {
+	case <-granted:
+		s, _ = n.limiter.acquire(t, host, l)
+		return s, nil
+	case <-ctx.Done():
+		return slot{}, &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: challengeTimeout,
+			Message: "too many requests to this host are under way: try again later"}
+	}
 }
 
 // now returns the time by the clock of Redis.
