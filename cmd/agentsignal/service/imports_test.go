@@ -46,6 +46,7 @@ var mayImport = []struct {
 	{"actors/weather", []string{"actors/signal", "actors/market/source/fetch"}},
 	{"actors/agent", []string{"actors/weather", "actors/content", "actors/signal", "actors/strategy", "actors/engine",
 		"actors/market", "actors/backtest"}},
+	{"actors/agent/asked", []string{"actors/signal", "actors/engine", "actors/market", "actors/webhook/sender"}},
 	{"actors/outcomes", []string{"actors/signal", "actors/strategy"}},
 	{"actors/ownership", []string{"actors/signal", "actors/engine"}},
 	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/alerts",

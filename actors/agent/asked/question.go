@@ -1,0 +1,121 @@
+package asked
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/actors/jsonobject"
+	"github.com/agentsignal/agentsignal/actors/market"
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// sentBars is how many of the newest closed bars a question has.
+const sentBars = 300
+
+// barSize is about the size of a bar in a question, in bytes.
+const barSize = 128
+
+// parameters are signal.Parameters in JSON.
+type parameters struct {
+	Region   string   `json:"region,omitempty"`
+	Keywords []string `json:"keywords,omitempty"`
+	Features []string `json:"features,omitempty"`
+	Locale   string   `json:"locale,omitempty"`
+}
+
+// appendQuestion adds the body of a question. A bar has the members of GET /v1/assets/{asset}/bars.
+func appendQuestion(b []byte, run signal.RunID, q *signal.RunRequest, seen *market.Snapshot) []byte {
+	b = append(b, `{"run_id":`...)
+	b = signal.AppendText(b, string(run))
+	for _, m := range [...]struct{ name, value string }{
+		{"agent_id", string(q.Agent)}, {"asset", q.Asset}, {"strategy", q.Strategy},
+		{"timeframe", string(q.Timeframe)}, {"risk_level", string(q.Risk)},
+	} {
+		b = append(b, `,"`...)
+		b = append(b, m.name...)
+		b = append(b, `":`...)
+		b = signal.AppendText(b, m.value)
+	}
+	given, err := json.Marshal(parameters(q.Parameters))
+	if err != nil {
+		panic("write strings as JSON: " + err.Error())
+	}
+	b = append(append(b, `,"parameters":`...), given...)
+	if seen == nil {
+		return append(b, `,"price":null,"bars":[]}`...)
+	}
+	bars := seen.Bars[max(0, len(seen.Bars)-sentBars):]
+	b = slices.Grow(b, 64+len(bars)*barSize)
+	b = signal.AppendPrice(append(b, `,"price":`...), seen.Last.Price)
+	b = append(b, `,"bars":[`...)
+	for i := range bars {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		bar := &bars[i]
+		b = signal.AppendTime(append(b, `{"open_time":`...), time.UnixMilli(bar.OpenTime))
+		b = signal.AppendPrice(append(b, `,"open":`...), bar.Open)
+		b = signal.AppendPrice(append(b, `,"high":`...), bar.High)
+		b = signal.AppendPrice(append(b, `,"low":`...), bar.Low)
+		b = signal.AppendPrice(append(b, `,"close":`...), bar.Close)
+		b = signal.AppendPrice(append(b, `,"volume":`...), bar.Volume)
+		b = append(b, '}')
+	}
+	return append(b, "]}"...)
+}
+
+// maxReason is the maximum number of characters of a reason.
+const maxReason = 500
+
+// readNull checks that body is a JSON object. null reports whether it says that there is no signal:
+// {"signal": null, "reason": "…"}, of which the reason may be absent or null.
+func readNull(body []byte) (reason string, null bool, err error) {
+	if fault := jsonobject.Check(body); fault != nil {
+		return "", false, fault
+	}
+	if body = jsonobject.Trim(body); body[0] != '{' {
+		return "", false, errors.New("it is not a JSON object")
+	}
+	members := map[string]string{}
+	for name, value := range jsonobject.Members(body) {
+		if _, twice := members[string(name)]; twice {
+			return "", false, fmt.Errorf("it has a member twice: %.40q", name)
+		}
+		members[string(name)] = string(value)
+	}
+	given, null := members["signal"]
+	if !null {
+		return "", false, nil
+	}
+	if given != "null" {
+		return "", false, errors.New("signal must be null: a submission has its members beside each other, without it")
+	}
+	text, ok := members["reason"]
+	if ok {
+		delete(members, "reason")
+	}
+	if len(members) > 1 {
+		return "", false, errors.New("beside signal, which is null, there may only be a reason")
+	}
+	if !ok || text == "null" {
+		return "", true, nil
+	}
+	if text[0] != '"' {
+		return "", false, errors.New("reason must be a string")
+	}
+	reason = string(jsonobject.Text([]byte(text)))
+	if utf8.RuneCountInString(reason) > maxReason {
+		return "", false, fmt.Errorf("reason must have at most %d characters", maxReason)
+	}
+	for _, r := range reason {
+		if unicode.IsControl(r) {
+			return "", false, errors.New("reason must have no control characters")
+		}
+	}
+	return reason, true, nil
+}
