@@ -144,8 +144,9 @@ var mayImport = []struct {
 		"cmd/agentsignal/command", "cmd/agentsignal/service", "cmd/agentsignal-bench/barelog"}},
 	{"cmd/agentsignal", []string{"..."}},
 	{"deploy", nil}, // only tests
-	// An example to copy: it must not need this module.
+	// Examples to copy: they must not need this module.
 	{"deploy/webhooks/go", nil},
+	{"deploy/clients/go", nil},
 }
 
 // onlyIn lists the only packages that may import a library.
@@ -158,7 +159,8 @@ var onlyIn = map[string][]string{
 	"github.com/modelcontextprotocol": {"http/mcp"},
 	"github.com/golang-jwt/jwt":       {"http/credentials"},
 	"net/http": {"http", "http/...", "actors/backoff", "actors/webhook/sender", "actors/webhook/signature",
-		"actors/content", "actors/weather", "actors/market/...", "cmd/...", "deploy/webhooks/go"},
+		"actors/content", "actors/weather", "actors/market/...", "cmd/...", "deploy/webhooks/go",
+		"deploy/clients/go"},
 	"os/signal": {"cmd/..."},
 }
 
