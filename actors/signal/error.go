@@ -68,6 +68,7 @@ func CodeOf(err error) string {
 // Codes of conflicts on which packages of the service act. All others are for clients only.
 const (
 	CodeNotOwner       = "not_owner"       // the writer no longer owns the partition
+	CodeExitRequested  = "exit_requested"  // the agent of the stored signal has asked for its exit, unknown to the writer
 	CodeSignalChanged  = "signal_changed"  // the stored signal has changes unknown to the writer; see StoredSequence
 	CodeRolledBack     = "rolled_back"     // Redis has lost writes that it had acknowledged
 	CodeDuplicateURL   = "duplicate"       // another webhook of the account has the URL

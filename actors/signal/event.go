@@ -27,6 +27,8 @@ const (
 	WebhookChanged    EventType = "webhook.changed"  // Subject: the WebhookID, whose record changed or was deleted
 	DeliveriesChanged EventType = "webhook.poked"    // Subject: the WebhookID, whose pending deliveries changed
 	ScheduleChanged   EventType = "schedule.changed" // Subject: the ScheduleID, whose record changed or was deleted
+	// ExitRequested has as Subject the SignalID, whose agent has ended it at the time of the event.
+	ExitRequested EventType = "signal.exit_requested"
 )
 
 // Event is one entry of the event log.
@@ -96,7 +98,7 @@ func (e *Event) Opened() (Signal, bool) {
 // Internal reports whether events of type t are hidden from clients.
 func (t EventType) Internal() bool {
 	switch t {
-	case AccountDeleted, KeyRevoked, SessionEnded, WebhookChanged, DeliveriesChanged, ScheduleChanged:
+	case AccountDeleted, KeyRevoked, SessionEnded, WebhookChanged, DeliveriesChanged, ScheduleChanged, ExitRequested:
 		return true
 	}
 	return false

@@ -12,9 +12,6 @@ const (
 	MaxAgentStrategies = 20  // of one
 )
 
-// AgentExit is the CloseReason of a signal that its own agent has ended.
-const AgentExit CloseReason = "agent_exit"
-
 // BuiltIn reports whether a is an agent of the service, which all accounts have.
 func (a AgentID) BuiltIn() bool {
 	switch a {

@@ -71,13 +71,14 @@ type CloseReason string
 
 // The reasons. If one observation satisfies two, the earlier one in this list applies.
 const (
+	AgentExit  CloseReason = "agent_exit" // by the first price after the account's agent has asked for it
 	StopLoss   CloseReason = "stop_loss"
 	TakeProfit CloseReason = "take_profit"
 	Expired    CloseReason = "expired"
 )
 
 // CloseReasons lists them, for metrics and the API description.
-var CloseReasons = []CloseReason{StopLoss, TakeProfit, Expired}
+var CloseReasons = []CloseReason{AgentExit, StopLoss, TakeProfit, Expired}
 
 // Signal is the result of a run, with its current state.
 type Signal struct {
@@ -100,6 +101,8 @@ type Signal struct {
 	UpdatedAt time.Time // of the last change of state or confidence
 	Sequence  int64     // counts the signal's events: 1 is created
 	Closing   *Closing  // nil while it is open
+	// ExitRequested is when the agent of an open signal has asked for its exit; zero if it has not.
+	ExitRequested time.Time
 
 	// Kept for the actor that watches the open signal, and for statistics. FirstConfidence is
 	// the Confidence at creation; 0 until the log has stored the signal. For the actor of a

@@ -68,7 +68,7 @@ func TestInternalEvents(t *testing.T) {
 		}
 	}
 	for _, internal := range []EventType{
-		AccountDeleted, KeyRevoked, SessionEnded, WebhookChanged, DeliveriesChanged, ScheduleChanged,
+		AccountDeleted, KeyRevoked, SessionEnded, WebhookChanged, DeliveriesChanged, ScheduleChanged, ExitRequested,
 	} {
 		if !internal.Internal() {
 			t.Errorf("clients receive %s", internal)

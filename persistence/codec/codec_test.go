@@ -104,7 +104,7 @@ func TestEventTypes(t *testing.T) {
 	want := []signal.EventType{"", "signal.created", "signal.updated", "signal.closed", "agent.started",
 		"agent.completed", "agent.error", "webhook.test", "system.notification", "account.deleted", "key.revoked",
 		"session.ended", "webhook.changed", "webhook.poked", "schedule.changed",
-		"log.checkpoint"}
+		"log.checkpoint", "signal.exit_requested"}
 	wantEqual(t, "stored codes of events have changed", nil, want, EventCodes)
 	if words[1] != "trading" || words[14] != "long" || words[25] != "expired" || len(words) > 128 {
 		t.Errorf("stored codes of words have changed: %q", words)
@@ -177,6 +177,11 @@ func TestSignalCodec(t *testing.T) {
 			given.Initial = &signal.Initial{Confidence: .44, ExpectedRNet: &expected}
 			stamps := []byte(at.String() + " " + later.String() + " ")
 			without := AppendOpen(stamps, &given, time.Time{})
+			given.ExitRequested = at.Time().Add(time.Minute)
+			if grown := len(AppendOpen(stamps, &given, time.Time{})) - len(without); grown != exitBytes {
+				t.Errorf("an exit takes %d bytes", grown)
+			}
+			without = AppendOpen(stamps, &given, time.Time{})
 			given.Updates = codecUpdates(given.CreatedAt)
 			value := AppendOpen(stamps, &given, time.Time{})
 			if grown := len(value) - len(without); grown != 2*updateBytes+1 {
@@ -189,7 +194,7 @@ func TestSignalCodec(t *testing.T) {
 			want := *s
 			want.Confidence, want.Sequence, want.MFE, want.MAE = .9, 7, 1, -.5
 			want.UpdatedAt, want.Metadata, want.Initial = later.Time(), nil, given.Initial
-			want.Updates = codecUpdates(s.CreatedAt)
+			want.Updates, want.ExitRequested = codecUpdates(s.CreatedAt), given.ExitRequested
 			if w := s.Weather; w != nil {
 				want.Weather = &signal.Outlook{Commodity: w.Commodity, Region: w.Region, Likelihood: w.Likelihood}
 			}

@@ -13,7 +13,8 @@ import (
 var EventCodes = []signal.EventType{1: signal.SignalCreated, signal.SignalUpdated, signal.SignalClosed,
 	signal.AgentStarted, signal.AgentCompleted, signal.AgentFailed, signal.WebhookTest, signal.SystemNotification,
 	signal.AccountDeleted, signal.KeyRevoked, signal.SessionEnded,
-	signal.WebhookChanged, signal.DeliveriesChanged, signal.ScheduleChanged, signal.LogCheckpoint}
+	signal.WebhookChanged, signal.DeliveriesChanged, signal.ScheduleChanged, signal.LogCheckpoint,
+	signal.ExitRequested}
 
 // CodeOfEvent has the stored codes of events; 0 is an unknown type.
 var CodeOfEvent = codesOf(EventCodes)

@@ -39,6 +39,7 @@ const (
 	SignalWeather
 	signalInitial // of an open signal only
 	signalUpdates // of an open signal only; scripts/append.lua reads it
+	signalExit    // of an open signal only; scripts/append.lua reads and sets it
 )
 
 // appendAttributes appends what never changes of s, except its id, account and metadata. The
@@ -169,11 +170,26 @@ func AppendOpen(b []byte, s *signal.Signal, now time.Time) []byte {
 		b[attributes] |= signalInitial
 		b = appendInitial(b, s.Initial)
 	}
+	if !s.ExitRequested.IsZero() {
+		b[attributes] |= signalExit
+		b = append(b, ExitBytes(s.ExitRequested)...)
+	}
 	if len(s.Updates) > 0 { // last for the same reason, and because the script finds them there
 		b[attributes] |= signalUpdates
 		b = appendUpdates(b, s)
 	}
 	return b
+}
+
+// exitBytes is the length of the time of an exit: milliseconds since 1970.
+const exitBytes = 6
+
+// ExitBytes returns the stored form of Signal.ExitRequested, which is empty for none.
+func ExitBytes(at time.Time) []byte {
+	if at.IsZero() {
+		return nil
+	}
+	return binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli()))[8-exitBytes:]
 }
 
 // updateBytes is the length of an update: 5 bytes of milliseconds since the signal's creation,
@@ -258,6 +274,11 @@ func DecodeOpen(field, value []byte) (signal.Signal, signal.Position, error) {
 	flags := decodeAttributes(&d, &s, o.Created)
 	if flags&signalInitial != 0 {
 		s.Initial = decodeInitial(&d)
+	}
+	if flags&signalExit != 0 {
+		var at [8]byte
+		copy(at[8-exitBytes:], d.Take(exitBytes))
+		s.ExitRequested = TimeOfMilli(int64(binary.BigEndian.Uint64(at[:])))
 	}
 	if flags&signalUpdates != 0 {
 		s.Updates = decodeUpdates(&d, s.CreatedAt)

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 var (
 	ErrNotOpen  = redisclient.Refused("signal_closed", "the signal is closed")
 	errChanged  = error(signal.Changed(0)) // callers get the sequence that is stored
+	errExit     = redisclient.Refused(signal.CodeExitRequested, "the agent of the signal has asked for its exit")
 	ErrNotOwner = redisclient.Refused(signal.CodeNotOwner, "another node owns the partition")
 	errRunEnded = redisclient.Refused("run_ended", "the run has ended already")
 )
@@ -42,6 +44,8 @@ func changeOperation(k redisclient.Keys, p int, c *signal.Change, now time.Time)
 			before := binary.AppendUvarint(nil, uint64(max(c.Signal.Sequence-1, 1)))
 			o.Guard(guardSequence, refOpen, errChanged, string(before))
 		}
+		// A change that was made without knowledge of an exit would erase it, and may have passed it.
+		o.Guard(guardExit, refOpen, errExit, string(codec.ExitBytes(c.Signal.ExitRequested)))
 	}
 	ended := ""
 	if c.Ended != "" {
@@ -73,6 +77,21 @@ func changeOperation(k redisclient.Keys, p int, c *signal.Change, now time.Time)
 		o.Step(CmdZRem, refDue, ended)
 	}
 	return o
+}
+
+// RequestExit records at which moment the agent of an open signal has ended it, for the owner of the partition.
+// It changes nothing if the signal is closed or has such a moment.
+func (l *Log) RequestExit(ctx context.Context, account signal.AccountID, id signal.SignalID) error {
+	o, field := NewOperation(l.store.Keys), codec.OpenField(id)
+	o.Guard(GuardFieldExists, refOpen, ErrNotOpen, field)
+	o.Guard(guardExit, refOpen, errExit, "")
+	o.Announce(account, signal.ExitRequested, string(id))
+	o.Stamped(stampExit, 1, CmdHSet, refOpen, field, "")
+	_, err := l.Apply(ctx, l.store.Partition(account), o)
+	if code := signal.CodeOf(err); code == signal.CodeOf(ErrNotOpen) || code == signal.CodeExitRequested {
+		return nil
+	}
+	return err
 }
 
 func concernsSignal(t signal.EventType) bool {

@@ -82,6 +82,9 @@ const (
 	stampUpdate stampMode = 4
 	// stampClose is stampKept for a closing: the updates of the open signal are appended.
 	stampClose stampMode = 5
+	// stampExit is the value that the operation's first GuardFieldExists found, an open signal, with the time
+	// of StampID as its exit.
+	stampExit stampMode = 6
 )
 
 // guardKind is a condition. The numbers are those of scripts/append.lua.
@@ -95,6 +98,7 @@ const (
 	GuardLengthBelow guardKind = 8 // of a hash
 	guardSequence    guardKind = 9 // of the open signal that an earlier GuardFieldExists has found
 	guardKeyFree     guardKind = 10
+	guardExit        guardKind = 11 // of the open signal that an earlier GuardFieldExists has found
 )
 
 // Limits of an operation, by the width of the program's numbers and by how many values
@@ -188,7 +192,7 @@ func (o *Operation) Key(name string) KeyRef {
 // Guard refuses the operation with the error refusal unless the condition holds. The values
 // are the field for GuardFieldExists, field and value for GuardFieldIs, the value for
 // guardKeyIs, the value that a key may have for guardKeyFree, the member for GuardMember, the first length that is refused for
-// GuardLengthBelow, and the sequence as a uvarint for guardSequence.
+// GuardLengthBelow, the sequence as a uvarint for guardSequence, and codec.ExitBytes for guardExit.
 func (o *Operation) Guard(kind guardKind, k KeyRef, refusal error, values ...string) {
 	o.guards = append(o.guards, byte(kind), byte(k>>8), byte(k))
 	o.values = append(o.values, values...)

@@ -192,7 +192,7 @@ func TestCommandsOfScript(t *testing.T) {
 		t.Errorf("steps about deliveries (-go +lua):\n%s", diff)
 	}
 	guards := []int{int(GuardFieldExists), int(GuardFieldIs), int(guardKeyIs), int(GuardMember),
-		int(GuardLengthBelow), int(guardSequence), int(guardKeyFree)}
+		int(GuardLengthBelow), int(guardSequence), int(guardKeyFree), int(guardExit)}
 	if diff := cmp.Diff(guards, numbers(machine, `kind == (\d+)`)); diff != "" {
 		t.Errorf("guards (-go +lua):\n%s", diff)
 	}

@@ -43,7 +43,7 @@ func (s *Records) SignalByID(
 			}
 			state, _ := codec.DecodeOpenState(value)
 			state.Apply(record)
-			record.Updates = open.Updates
+			record.Updates, record.ExitRequested = open.Updates, open.ExitRequested
 			return record, nil
 		}
 		if !errors.Is(err, redis.Nil) {

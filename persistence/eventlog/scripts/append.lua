@@ -47,11 +47,11 @@ end
 -- How many updates of a signal are kept, signal.MaxUpdates, and the length of one.
 local maxUpdates, updateBytes = 200, 15
 
--- The updates of the open signal value, without their number, and their number; see AppendOpen.
-local function updatesOf(value)
+-- The index of the flags of the open signal value, see AppendOpen, and the flags.
+local function flagsOf(value)
   local _, i = string.find(value, '^[^ ]* [^ ]* ')
   if not i then
-    return '', 0
+    return 0, 0
   end
   i = i + 10 -- behind the version and the confidence
   while (byte(value, i) or 0) >= 128 do -- the sequence
@@ -59,11 +59,44 @@ local function updatesOf(value)
   end
   i = i + 17 -- behind the excursions: the account, 16 bytes or a short text
   i = i + (byte(value, i) == 1 and 17 or 2 + (byte(value, i + 1) or 0))
-  if (byte(value, i) or 0) % 32 < 16 then -- the flag signalUpdates
+  return i, byte(value, i) or 0
+end
+
+-- The updates of the open signal value, without their number, and their number.
+local function updatesOf(value)
+  local _, flags = flagsOf(value)
+  if flags % 32 < 16 then -- the flag signalUpdates
     return '', 0
   end
   local n = byte(value, -1)
   return cut(value, -1 - updateBytes * n, -2), n
+end
+
+-- How many bytes the updates take at the end of the open signal value, with their number.
+local function tailOf(value)
+  local _, n = updatesOf(value)
+  return n > 0 and updateBytes * n + 1 or 0
+end
+
+-- The time at which the agent of the open signal value has ended it, or ''; see ExitBytes.
+local function exitOf(value)
+  local _, flags = flagsOf(value)
+  if flags % 64 < 32 then -- the flag signalExit
+    return ''
+  end
+  local tail = tailOf(value)
+  return cut(value, -tail - 6, -tail - 1)
+end
+
+-- The open signal value, which has no such time, with that of an id.
+local function withExit(value, id)
+  local i, flags = flagsOf(value)
+  local at, ms, tail = '', tonumber(match(id, '^%d+')), tailOf(value)
+  for _ = 1, 6 do
+    at, ms = string.char(ms % 256) .. at, math.floor(ms / 256)
+  end
+  return cut(value, 1, i - 1) .. string.char(flags + 32) .. cut(value, i + 1, -tail - 1) .. at ..
+    (tail > 0 and cut(value, -tail) or '')
 end
 
 -- The updates without every second one, from the second one on.
@@ -121,6 +154,9 @@ while pc <= size do
         is = '=' .. uvarint(found, stamps + 10)
       end
       a = a + 1
+    elseif kind == 11 then -- the open signal that was found has the exit
+      ok = exitOf(found) == args[a]
+      a = a + 1
     end
     if not ok then
       refused = refused .. ' ' .. operation .. ':' .. (g - 1) .. is
@@ -152,6 +188,8 @@ while pc <= size do
         end
         args[i] = kept .. ' ' .. id .. ' ' .. cut(args[i], 1, -2 - updateBytes) .. updates ..
           cut(args[i], -1 - updateBytes, -2) .. string.char(have + 1)
+      elseif mode == 6 then
+        args[i] = withExit(found, id)
       elseif mode == 5 then
         local updates, have = updatesOf(found)
         args[i] = kept .. ' ' .. id .. ' ' .. args[i] .. updates .. (have > 0 and string.char(have) or '')
