@@ -43,8 +43,22 @@ func (a *assetAlerts) any() bool {
 
 func (a *assetAlerts) addPending(list []alerts.Alert) {
 	for _, alert := range list {
-		a.pending = append(a.pending, alerts.NewEntry(alert))
+		p := alerts.NewEntry(alert)
+		if p.Exit == 0 || !a.exit(&p) {
+			a.pending = append(a.pending, p)
+		}
 	}
+}
+
+// exit makes p, which has an exit, replace the alert of its Ref. It reports whether p need not be added.
+func (a *assetAlerts) exit(p *alerts.Entry) bool {
+	a.pending = slices.DeleteFunc(a.pending, func(former alerts.Entry) bool {
+		if former.Ref == p.Ref {
+			p.Replace(&former)
+		}
+		return former.Ref == p.Ref
+	})
+	return a.set != nil && a.set.Exit(p)
 }
 
 // missingFrame returns the finest timeframe that must be read before the pending alerts can catch up, or -1.

@@ -12,7 +12,6 @@ import (
 	"math"
 	"runtime"
 	"slices"
-	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
@@ -37,13 +36,14 @@ type Alert struct {
 	Lower, Upper float64    // a price at or below Lower, or at or above Upper, ends the alert
 	Since        int64      // only ticks after it and bars that open at it or later count
 	Expires      int64
+	Exit         int64 // the first price after it, up to Expires, ends the alert at any level; 0: no exit
 	Frame        signal.Timeframe
 }
 
 // Span is the lowest and the highest known price since an alert began, or zero without prices.
 type Span struct{ Low, High float64 }
 
-// The messages to the Ref of an alert. Reached and Expired end the alert.
+// The messages to the Ref of an alert. Reached, Exited and Expired end the alert; Exit is that of the alert.
 type (
 	// Reached reports that a tick reached a level, or a bar if Bar is not nil.
 	Reached struct {
@@ -52,6 +52,14 @@ type (
 		// Past reports whether Bar is from a time in which prices were not watched.
 		Past bool
 		Span Span
+		Exit int64
+	}
+	// Exited reports the first price after the exit of the alert.
+	Exited struct {
+		Tick marketdata.Tick // a trade, or the open of a bar
+		Past bool            // as in Reached
+		Span Span
+		Left float64 // as in BarClosed
 	}
 	// Expired reports that the alert expired.
 	Expired struct {
@@ -61,6 +69,7 @@ type (
 		Stale bool
 		Past  bool
 		Span  Span
+		Exit  int64
 	}
 	// BarClosed reports that a bar of the alert's timeframe has closed.
 	BarClosed struct {
@@ -112,16 +121,28 @@ func (s *Set) Tick(t marketdata.Tick) {
 	s.expireBefore(t.Time)
 	s.endOverdue(t, nil)
 	s.extremes.add(max(t.Time, s.extremes.newest()), t.Price, t.Price)
+	s.exit(t)
 	upper, lower := s.index.top(byUpper), s.index.top(byLower)
 	if upper != nil && upper.Upper <= t.Price || lower != nil && lower.Lower >= t.Price {
 		eligible := func(p *Entry) bool { return p.Since < t.Time }
 		taken := s.index.take(nil, byUpper, func(p *Entry) bool { return p.Upper <= t.Price }, eligible)
 		taken = s.index.take(taken, byLower, func(p *Entry) bool { return p.Lower >= t.Price }, eligible)
 		for i := range taken {
-			s.notify(taken[i].Ref, Reached{Tick: t, Span: s.span(&taken[i])})
+			s.notify(taken[i].Ref, Reached{Tick: t, Span: s.span(&taken[i]), Exit: taken[i].Exit})
 		}
 	}
 	s.last, s.frame, s.traded = t, -1, t.Time
+}
+
+// exit ends the alerts whose exit was before t, a trade or the open of a bar.
+func (s *Set) exit(t marketdata.Tick) {
+	for ref := range s.index.exits {
+		if p := s.index.entries[s.index.of[ref]]; p.Exit < t.Time && t.Time <= p.Expires {
+			s.index.remove(ref)
+			s.notify(ref, Exited{Tick: t, Past: s.replaying, Span: s.span(&p).With(t.Price, t.Price),
+				Left: p.left(s.session, t.Time)})
+		}
+	}
 }
 
 // Bar processes a closed bar, unless the asset has trades, which are more precise.
@@ -134,6 +155,7 @@ func (s *Set) Bar(frame int, b marketdata.Bar) {
 
 func (s *Set) takeBar(frame int, b marketdata.Bar) {
 	t := marketdata.Tick{Price: b.Close, Time: b.CloseTime}
+	s.exit(marketdata.Tick{Price: b.Open, Time: b.OpenTime}) // the bar in which an exit was asked for counts as a whole
 	s.expireBefore(b.CloseTime)
 	s.endOverdue(t, &b)
 	// A bar counts for alerts that began before it opened, as a tick at that time would.
@@ -149,7 +171,8 @@ func (s *Set) takeBar(frame int, b marketdata.Bar) {
 	taken := s.index.take(nil, byUpper, func(p *Entry) bool { return p.Upper <= b.High }, eligible)
 	taken = s.index.take(taken, byLower, func(p *Entry) bool { return p.Lower >= b.Low }, eligible)
 	for i := range taken {
-		s.notify(taken[i].Ref, Reached{Tick: t, Bar: &b, Past: s.replaying, Span: s.span(&taken[i])})
+		s.notify(taken[i].Ref, Reached{Tick: t, Bar: &b, Past: s.replaying, Span: s.span(&taken[i]),
+			Exit: taken[i].Exit})
 	}
 	s.last, s.frame = t, frame
 }
@@ -183,7 +206,7 @@ func (s *Set) CloseBar(frame int, b marketdata.Bar) {
 				runtime.Gosched()
 			}
 			s.notify(p.Ref, BarClosed{At: b.CloseTime, Price: s.last.Price, Span: s.span(p), Frame: length,
-				Left: s.left(p, b.CloseTime)})
+				Left: p.left(s.session, b.CloseTime)})
 		}
 	})
 }
@@ -193,17 +216,8 @@ func (s *Set) NotifyPrice(ref engine.Ref) {
 	if i, ok := s.index.of[ref]; ok && s.last.Time != 0 {
 		p := &s.index.entries[i]
 		s.notify(ref, LastPrice{Price: s.last.Price, Span: s.span(p), Frame: prices.FrameMS[p.frame] / s.speed,
-			Left: s.left(p, s.last.Time)})
+			Left: p.left(s.session, s.last.Time)})
 	}
-}
-
-// left returns the share of the time of p, while the market is open, that is left at a time.
-func (s *Set) left(p *Entry, at int64) float64 {
-	all := s.session.Between(prices.Time(p.Since), prices.Time(p.Expires))
-	if all <= 0 {
-		return 0
-	}
-	return float64(s.session.Between(prices.Time(max(p.Since, at)), prices.Time(p.Expires))) / float64(all)
 }
 
 // span returns the lowest and the highest price since p began.
@@ -231,13 +245,6 @@ func (s *Set) limit() int64 {
 	return prices.TickLimit(s.class, s.speed)
 }
 
-// graceDeadline returns until when p waits for a price after its expiry. Only time in which the
-// asset is traded counts.
-func (s *Set) graceDeadline(p *Entry) int64 {
-	wait := time.Duration(strategy.GracePeriod(prices.FrameMS[p.frame]/s.speed)) * time.Millisecond
-	return s.session.After(prices.Time(p.Expires), s.session.Lasting(wait, signal.Timeframes[p.frame])).UnixMilli()
-}
-
 // fresh reports whether the last price is recent enough at a time.
 func (s *Set) fresh(at int64) bool {
 	if s.last.Time == 0 || at <= s.last.Time {
@@ -260,7 +267,8 @@ func (s *Set) end(p *Entry) {
 	s.index.remove(p.Ref)
 	if s.fresh(ended.Expires) {
 		s.notify(ended.Ref, Expired{
-			At: ended.Expires, Price: s.price(&ended), Past: s.replaying, Span: s.span(&ended),
+			At: ended.Expires, Price: ended.price(s.last), Past: s.replaying, Span: s.span(&ended),
+			Exit: ended.Exit,
 		})
 		return
 	}
@@ -269,16 +277,7 @@ func (s *Set) end(p *Entry) {
 
 // expireStale notifies the Ref of p that it expired at its deadline without a recent price.
 func (s *Set) expireStale(p *Entry, deadline int64) {
-	s.notify(p.Ref, Expired{At: deadline, Price: s.price(p), Stale: true, Past: s.replaying, Span: s.span(p)})
-}
-
-// price returns the newest price while p was active, or 0 without one. The close of a bar that ends
-// after the expiry is not such a price.
-func (s *Set) price(p *Entry) float64 {
-	if s.last.Time <= p.Since || s.last.Time > p.Expires {
-		return 0
-	}
-	return s.last.Price
+	s.notify(p.Ref, Expired{At: deadline, Price: p.price(s.last), Stale: true, Past: s.replaying, Span: s.span(p), Exit: p.Exit})
 }
 
 // endOverdue ends the alerts that waited for a price with t, the close of b unless that is nil. Their
@@ -290,13 +289,14 @@ func (s *Set) endOverdue(t marketdata.Tick, b *marketdata.Bar) {
 		if b != nil && p.Since <= b.OpenTime {
 			low, high = b.Low, b.High
 		}
-		switch deadline := s.graceDeadline(p); {
+		switch deadline := p.graceDeadline(s.session, s.speed); {
 		case t.Time > deadline:
 			s.expireStale(p, deadline)
 		case p.Upper <= high || p.Lower >= low:
-			s.notify(p.Ref, Reached{Tick: t, Bar: b, Past: s.replaying, Span: s.span(p).With(low, high)})
+			s.notify(p.Ref, Reached{Tick: t, Bar: b, Past: s.replaying, Span: s.span(p).With(low, high), Exit: p.Exit})
 		default:
-			s.notify(p.Ref, Expired{At: t.Time, Price: t.Price, Past: s.replaying, Span: s.span(p).With(low, high)})
+			s.notify(p.Ref, Expired{At: t.Time, Price: t.Price, Past: s.replaying, Span: s.span(p).With(low, high),
+				Exit: p.Exit})
 		}
 	}
 	s.overdue = s.overdue[:0]
@@ -313,7 +313,7 @@ func (s *Set) Expire(now int64) {
 	kept := s.overdue[:0]
 	for i := range s.overdue {
 		p := &s.overdue[i]
-		if deadline := s.graceDeadline(p); deadline+s.grace() <= now {
+		if deadline := p.graceDeadline(s.session, s.speed); deadline+s.grace() <= now {
 			s.expireStale(p, deadline)
 		} else {
 			kept = append(kept, *p)
@@ -337,7 +337,7 @@ func (s *Set) Next() int64 {
 		next = p.Expires + s.grace()
 	}
 	for i := range s.overdue {
-		next = min(next, s.graceDeadline(&s.overdue[i])+s.grace())
+		next = min(next, s.overdue[i].graceDeadline(s.session, s.speed)+s.grace())
 	}
 	return max(next, s.delayedUntil)
 }
@@ -374,16 +374,35 @@ func (s *Set) DelayExpiry(now int64) { s.delayedUntil = now + ExpiryDelay }
 // Release returns all alerts with their extremes, to be added to another set. s must not be used afterwards.
 func (s *Set) Release() []Entry {
 	all := make([]Entry, 0, s.index.len()+len(s.overdue))
-	release := func(p *Entry) {
-		kept := *p
-		kept.seen, kept.from = s.span(p), max(p.from, s.last.Time)
-		all = append(all, kept)
-	}
+	release := func(p *Entry) { all = append(all, s.released(p)) }
 	s.index.each(release)
 	for i := range s.overdue {
 		release(&s.overdue[i])
 	}
 	return all
+}
+
+// released returns p as it stands after the newest price.
+func (s *Set) released(p *Entry) Entry {
+	r := *p
+	r.seen, r.from = s.span(p), max(p.from, s.last.Time)
+	return r
+}
+
+// Exit gives an exit to the alert of p.Ref. It reports whether that waits for a price after its expiry, whatever
+// its exit. Otherwise p replaces it, to be added again, since prices after the exit may have been seen.
+func (s *Set) Exit(p *Entry) (overdue bool) {
+	if i, ok := s.index.of[p.Ref]; ok {
+		former := s.released(&s.index.entries[i])
+		p.Replace(&former)
+		s.index.remove(p.Ref)
+	}
+	for i := range s.overdue {
+		if s.overdue[i].Ref == p.Ref {
+			s.overdue[i].Exit, overdue = p.Exit, true
+		}
+	}
+	return overdue
 }
 
 // Add adds alerts, and returns those that began before the newest price, which CatchUp adds.

@@ -2,9 +2,14 @@ package alerts
 
 import (
 	"sort"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/market/sessions"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // The orders of an index.
@@ -22,6 +27,7 @@ type alertIndex struct {
 	entries []Entry
 	free    []int32 // of places
 	of      map[engine.Ref]int32
+	exits   map[engine.Ref]struct{} // of the alerts that have an exit
 	heaps   [orders][]heapItem
 }
 
@@ -30,6 +36,7 @@ type Entry struct {
 	Ref            engine.Ref
 	Lower, Upper   float64
 	Since, Expires int64
+	Exit           int64
 	seen           Span  // of the prices up to from, which the asset's extremes do not hold
 	from           int64 // up to when seen counts; 0 for none
 	frame          int8
@@ -39,11 +46,40 @@ type Entry struct {
 // NewEntry returns the entry of a.
 func NewEntry(a Alert) Entry {
 	frame, _ := prices.FrameOf(a.Frame)
-	return Entry{Ref: a.Ref, Lower: a.Lower, Upper: a.Upper, Since: a.Since, Expires: a.Expires, frame: int8(frame)}
+	return Entry{Ref: a.Ref, Lower: a.Lower, Upper: a.Upper, Since: a.Since, Expires: a.Expires, Exit: a.Exit,
+		frame: int8(frame)}
 }
 
 // Begins returns the time after which prices are new to p.
 func (p *Entry) Begins() int64 { return max(p.Since, p.from) }
+
+// left returns the share of the time of p, while the market is open, that is left at a time.
+func (p *Entry) left(session sessions.Session, at int64) float64 {
+	all := session.Between(prices.Time(p.Since), prices.Time(p.Expires))
+	if all <= 0 {
+		return 0
+	}
+	return float64(session.Between(prices.Time(max(p.Since, at)), prices.Time(p.Expires))) / float64(all)
+}
+
+// graceDeadline returns until when p waits for a price after its expiry. Only time in which the
+// asset is traded counts.
+func (p *Entry) graceDeadline(session sessions.Session, speed int64) int64 {
+	wait := time.Duration(strategy.GracePeriod(prices.FrameMS[p.frame]/speed)) * time.Millisecond
+	return session.After(prices.Time(p.Expires), session.Lasting(wait, signal.Timeframes[p.frame])).UnixMilli()
+}
+
+// price returns the newest price while p was active, or 0 without one. The close of a bar that ends
+// after the expiry is not such a price.
+func (p *Entry) price(newest marketdata.Tick) float64 {
+	if newest.Time <= p.Since || newest.Time > p.Expires {
+		return 0
+	}
+	return newest.Price
+}
+
+// Replace makes p go on where former stands, which no price has ended that was seen so far.
+func (p *Entry) Replace(former *Entry) { p.seen, p.from = former.seen, min(former.from, p.Exit) }
 
 // heapItem is an alert in a heap. The smallest key is on top.
 type heapItem struct {
@@ -68,6 +104,12 @@ func (b *alertIndex) add(a Entry) {
 		b.of = make(map[engine.Ref]int32)
 	}
 	b.of[a.Ref] = i
+	if a.Exit != 0 {
+		if b.exits == nil {
+			b.exits = make(map[engine.Ref]struct{})
+		}
+		b.exits[a.Ref] = struct{}{}
+	}
 	b.push(byLower, -a.Lower, i)
 	b.push(byUpper, a.Upper, i)
 	b.push(byExpiry, float64(a.Expires), i)
@@ -79,6 +121,7 @@ func (b *alertIndex) remove(ref engine.Ref) {
 		return
 	}
 	delete(b.of, ref)
+	delete(b.exits, ref)
 	for order := range b.heaps {
 		b.cut(order, int(b.entries[i].at[order]))
 	}
