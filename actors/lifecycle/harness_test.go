@@ -136,6 +136,9 @@ func (h *harness) Append(ctx context.Context, c signal.Change) (signal.Position,
 	if stored := h.open[c.Signal.ID].Sequence; c.Signal.Sequence != stored+1 {
 		return signal.Position{}, signal.Changed(stored)
 	}
+	if !c.Signal.ExitRequested.Equal(h.open[c.Signal.ID].ExitRequested) {
+		return signal.Position{}, conflict(signal.CodeExitRequested)
+	}
 	h.changes = append(h.changes, c)
 	if c.Signal.Closing != nil {
 		delete(h.open, c.Signal.ID)

@@ -115,7 +115,7 @@ func (n *Node) Start(c engine.Context, p ownership.Owned) ownership.Follower {
 	return &follower{c.Spawn(engine.Supervisor, "signals", produce, signalFailures)}
 }
 
-// follower notifies the parent of a partition's signals of new signals and deleted accounts.
+// follower notifies the parent of a partition's signals of new signals, requested exits and deleted accounts.
 type follower struct{ parent engine.Ref }
 
 // Follow implements ownership.Follower.
@@ -127,6 +127,8 @@ func (f *follower) Follow(events []signal.Event) {
 			if e.Listing != nil {
 				list = append(list, e)
 			}
+		case signal.ExitRequested:
+			list = append(list, e)
 		case signal.AccountDeleted:
 			if len(list) > 0 { // in the order of the log: they may be the account's
 				f.parent.Tell(created{list})

@@ -39,6 +39,7 @@ type kind struct {
 	prices    bool
 	commodity string // of a weather signal; empty otherwise, as region
 	region    string
+	exit      int64 // when the agent has asked for the exit, in milliseconds; 0 of most signals, whose records it spares
 }
 
 // kinds holds each kind once, with the number of its signals.
@@ -64,16 +65,13 @@ func (k kinds) record(s *signal.Signal) record {
 	if s.Weather != nil {
 		key.commodity, key.region = s.Weather.Commodity, s.Weather.Region
 	}
-	shared := k[key]
-	if shared == nil {
-		shared = &sharedKind{kind: key}
-		k[key] = shared
+	if !s.ExitRequested.IsZero() {
+		key.exit = s.ExitRequested.UnixMilli()
 	}
-	shared.signals++
 	r := record{
 		id:         s.ID,
 		run:        s.Run,
-		kind:       &shared.kind,
+		kind:       k.share(key),
 		created:    s.CreatedAt.UnixMilli(),
 		expires:    s.ExpiresAt.UnixMilli(),
 		updated:    s.UpdatedAt.UnixMilli(),
@@ -99,6 +97,17 @@ func (k kinds) record(s *signal.Signal) record {
 		r.likelihood = s.Weather.Likelihood
 	}
 	return r
+}
+
+// share returns key as it is shared.
+func (k kinds) share(key kind) *kind {
+	shared := k[key]
+	if shared == nil {
+		shared = &sharedKind{kind: key}
+		k[key] = shared
+	}
+	shared.signals++
+	return &shared.kind
 }
 
 // release drops a kind with its last signal, because the number of content subjects is
@@ -135,6 +144,9 @@ func (r *record) signal() *signal.Signal {
 	}
 	if expected := r.initialExpected; !math.IsNaN(expected) {
 		s.Initial.ExpectedRNet = &expected
+	}
+	if k.exit != 0 {
+		s.ExitRequested = timeOf(k.exit)
 	}
 	if k.prices {
 		levels := r.levels

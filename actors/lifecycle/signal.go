@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -16,6 +17,9 @@ type appended struct {
 	next *signal.Signal
 	err  error
 }
+
+// exitRequested reports that the agent has asked for the exit; kind is that of the signal from then on.
+type exitRequested struct{ kind *kind }
 
 // Messages of the actor to itself.
 type (
@@ -37,10 +41,24 @@ type change struct {
 	// next is the changed signal; nil until the closing is appended.
 	next    *signal.Signal
 	closing *signal.Closing // set if the signal closes, with next or after it
-	more    json.RawMessage // metadata of the closing
-	failed  backoff.Backoff
-	tried   bool // and the answer was not received: it may be stored
+	more    closingMetadata
+	// until is the time of what has decided the closing: a trade, the open of a bar, or the expiry.
+	until  int64
+	failed backoff.Backoff
+	tried  bool // and the answer was not received: it may be stored
 }
+
+// closingMetadata is what a closing adds to the metadata. The last two are what the chance of a profit follows
+// from that the agent gave away.
+type closingMetadata struct {
+	By        string   `json:"resolved_by,omitempty"` // "backfill": the exit was found in past bars
+	Stale     bool     `json:"stale_exit,omitempty"`  // the price was old
+	Requested string   `json:"exit_requested_at,omitempty"`
+	Left      *float64 `json:"life_left,omitempty"` // as alerts.Exited has it, 6 decimals
+}
+
+// backfill is the By of an exit that was found in past bars.
+const backfill = "backfill"
 
 // incarnation returns the actor of a new incarnation, without the change that the last one had in progress.
 func (a *signalActor) incarnation() engine.Actor {
@@ -54,12 +72,23 @@ func (a *signalActor) Receive(c engine.Context) {
 	case engine.Started:
 		if !a.r.kind.prices {
 			c.After(timeOf(a.r.expires).Sub(a.o.now()), expiryDue{})
+			if a.r.kind.exit != 0 {
+				a.exit(c)
+			}
 		}
 		a.forecast() // the first call makes the forecast be kept up to date
 	case alerts.Reached:
-		a.onReached(c, m)
+		if m.Exit == a.r.kind.exit { // else another alert has replaced its alert
+			a.onReached(c, m)
+		}
+	case alerts.Exited:
+		a.onExited(c, m)
 	case alerts.Expired:
-		a.onExpired(c, m)
+		if m.Exit == a.r.kind.exit {
+			a.onExpired(c, m)
+		}
+	case exitRequested:
+		a.onExitRequested(c, m.kind)
 	case alerts.BarClosed:
 		a.rescore(c, alerts.LastPrice{Price: m.Price, Span: m.Span, Frame: m.Frame, Left: m.Left})
 	case alerts.LastPrice:
@@ -75,7 +104,9 @@ func (a *signalActor) Receive(c engine.Context) {
 	case appended:
 		a.onAppended(c, m)
 	case retryDue:
-		a.append(c)
+		if a.change != nil {
+			a.append(c)
+		}
 	case engine.Restarting:
 		a.watchAgain(c)
 	case engine.Stopping:
@@ -126,7 +157,59 @@ func (a *signalActor) onReached(c engine.Context, m alerts.Reached) {
 			a.r.mfe = end
 		}
 	}
-	a.close(c, exit, m.Tick.Time, m.Past, false)
+	until := m.Tick.Time
+	if m.Bar != nil {
+		until = m.Bar.OpenTime
+	}
+	a.close(c, exit, m.Tick.Time, until, closingMetadata{By: resolvedBy(m.Past)})
+}
+
+func (a *signalActor) onExited(c engine.Context, m alerts.Exited) {
+	a.recordSpan(m.Span)
+	left := math.Round(m.Left*1e6) / 1e6
+	a.close(c, strategy.ExitByAgent(m.Tick.Price), m.Tick.Time, m.Tick.Time,
+		closingMetadata{By: resolvedBy(m.Past), Left: &left})
+}
+
+// onExitRequested makes the signal end by the rules for its agent's exit, from the prices before it on.
+func (a *signalActor) onExitRequested(c engine.Context, k *kind) {
+	a.r.kind = k
+	updating := a.change != nil && a.change.next.Closing == nil
+	if a.closing() && a.change.until <= k.exit { // it ended before, and the log refuses that without the exit
+		if !updating {
+			a.change = &change{closing: a.change.closing, more: a.change.more, until: a.change.until}
+			a.appendClosing(c)
+		}
+		return
+	}
+	if updating {
+		a.change.closing = nil
+	} else {
+		a.change = nil
+	}
+	a.exit(c)
+}
+
+// exit requests an alert with the exit. A signal without prices ends at once, unless it has expired.
+func (a *signalActor) exit(c engine.Context) {
+	switch at := timeOf(a.r.kind.exit); {
+	case a.r.kind.prices:
+		a.watchAgain(c)
+	case a.r.kind.exit < a.r.expires:
+		a.end(c, signal.Closing{
+			Reason:          signal.AgentExit,
+			At:              at,
+			DurationMinutes: strategy.DurationMinutes(timeOf(a.r.created), at),
+		}, a.r.kind.exit, closingMetadata{})
+	}
+}
+
+// resolvedBy returns closingMetadata.By.
+func resolvedBy(past bool) string {
+	if past {
+		return backfill
+	}
+	return ""
 }
 
 func (a *signalActor) onExpired(c engine.Context, m alerts.Expired) {
@@ -135,23 +218,12 @@ func (a *signalActor) onExpired(c engine.Context, m alerts.Expired) {
 		price = a.r.levels.Entry // no other price was ever known
 	}
 	a.recordSpan(m.Span)
-	a.close(c, strategy.ExitOnExpiry(price), m.At, m.Past, m.Stale)
+	a.close(c, strategy.ExitOnExpiry(price), m.At, m.At, closingMetadata{By: resolvedBy(m.Past), Stale: m.Stale})
 }
 
-// close ends the signal at a time, in milliseconds. past means that the exit was found
-// in past bars, stale that its price was old.
-func (a *signalActor) close(c engine.Context, exit strategy.Exit, at int64, past, stale bool) {
-	closing := strategy.Close(a.r.signal(), exit, timeOf(max(at, a.r.created)))
-	var more json.RawMessage
-	switch {
-	case past && stale:
-		more = json.RawMessage(`{"resolved_by":"backfill","stale_exit":true}`)
-	case past:
-		more = json.RawMessage(`{"resolved_by":"backfill"}`)
-	case stale:
-		more = json.RawMessage(`{"stale_exit":true}`)
-	}
-	a.end(c, closing, more)
+// close ends the signal at a time, in milliseconds, as change.until is.
+func (a *signalActor) close(c engine.Context, exit strategy.Exit, at, until int64, more closingMetadata) {
+	a.end(c, strategy.Close(a.r.signal(), exit, timeOf(max(at, a.r.created))), until, more)
 }
 
 // onExpiryDue ends a signal without prices.
@@ -165,11 +237,11 @@ func (a *signalActor) onExpiryDue(c engine.Context) {
 		Reason:          signal.Expired,
 		At:              expires,
 		DurationMinutes: strategy.DurationMinutes(created, expires),
-	}, nil)
+	}, a.r.expires, closingMetadata{})
 }
 
 // end appends the closing, after an update in progress.
-func (a *signalActor) end(c engine.Context, closing signal.Closing, more json.RawMessage) {
+func (a *signalActor) end(c engine.Context, closing signal.Closing, until int64, more closingMetadata) {
 	if a.closing() {
 		return
 	}
@@ -177,7 +249,7 @@ func (a *signalActor) end(c engine.Context, closing signal.Closing, more json.Ra
 	if !updating {
 		a.change = &change{}
 	}
-	a.change.closing, a.change.more = &closing, more
+	a.change.closing, a.change.more, a.change.until = &closing, more, until
 	if !updating {
 		a.appendClosing(c)
 	}
@@ -241,7 +313,14 @@ func (a *signalActor) forecast() (first, likelihood float64) {
 // appendClosing appends the closing.
 func (a *signalActor) appendClosing(c engine.Context) {
 	next := a.r.signal()
-	next.Closing, next.Metadata = a.change.closing, a.change.more
+	more := a.change.more
+	if a.r.kind.exit != 0 {
+		more.Requested = next.ExitRequested.Format(signal.TimeLayout)
+	}
+	next.Closing, next.Metadata = a.change.closing, nil
+	if more != (closingMetadata{}) {
+		next.Metadata, _ = json.Marshal(more) // its values can be encoded
+	}
 	a.change.next = next
 	a.append(c)
 }
@@ -275,6 +354,8 @@ func (a *signalActor) onAppended(c engine.Context, m appended) {
 	case signal.KindOf(m.err) != signal.KindConflict:
 		a.retry(c, m.err)
 	case a.o.Refused(m.err):
+	case signal.CodeOf(m.err) == signal.CodeExitRequested:
+		a.onUnknownExit(c, m)
 	case signal.CodeOf(m.err) == signal.CodeSignalChanged:
 		a.onChanged(c, m)
 	default: // already closed, or erased
@@ -282,6 +363,20 @@ func (a *signalActor) onAppended(c engine.Context, m appended) {
 			a.o.options.Metrics.closed(m.next) // by an earlier try
 		}
 		a.parent.Tell(ended{a.r.id, c.Self()})
+	}
+}
+
+// onUnknownExit handles a change that was refused because the stored signal has another exit than the actor knows.
+// The event of a new one is still to come, and decides on a closing.
+func (a *signalActor) onUnknownExit(c engine.Context, m appended) {
+	switch {
+	case !m.next.ExitRequested.IsZero(): // Redis has lost it
+		a.o.GiveUp(m.err)
+	case m.next.Closing != nil:
+	case a.change.closing != nil:
+		a.appendClosing(c)
+	default:
+		a.change = nil
 	}
 }
 

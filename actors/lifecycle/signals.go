@@ -15,7 +15,7 @@ import (
 
 // Messages to the parent.
 type (
-	// created lists events of signals that are new in the log.
+	// created lists events of signals that are new in the log, and of exits.
 	created struct{ events []*signal.Event }
 	// accountDeleted reports that an account was deleted.
 	accountDeleted struct{ id signal.AccountID }
@@ -254,9 +254,15 @@ func (s *signals) onLoaded(c engine.Context, m loaded) {
 func (s *signals) onCreated(c engine.Context, events []*signal.Event) {
 	var ids []signal.SignalID
 	for _, e := range events {
-		if opened, ok := e.Opened(); ok && e.Position.Compare(s.newest) > 0 {
+		opened, ok := e.Opened()
+		switch {
+		case e.Type == signal.ExitRequested:
+			if id := signal.SignalID(e.Subject); !s.exit(id, e.Time()) {
+				ids = append(ids, id) // it is being read, maybe as it was before
+			}
+		case ok && e.Position.Compare(s.newest) > 0:
 			s.watch(c, &opened)
-		} else {
+		case s.children[keyOf(e.Listing.ID)].kind == nil:
 			ids = append(ids, e.Listing.ID)
 		}
 	}
@@ -264,12 +270,8 @@ func (s *signals) onCreated(c engine.Context, events []*signal.Event) {
 	s.readNew(c, ids)
 }
 
-// readNew reads new signals from Redis. Signals that are already closed are not found.
+// readNew reads signals from Redis that are new or have an exit. Those that are already closed are not found.
 func (s *signals) readNew(c engine.Context, ids []signal.SignalID) {
-	ids = slices.DeleteFunc(ids, func(id signal.SignalID) bool {
-		_, watched := s.children[keyOf(id)]
-		return watched
-	})
 	if len(ids) == 0 {
 		return
 	}
@@ -301,10 +303,29 @@ func (s *signals) watchAll(c engine.Context, list []signal.Signal) {
 	s.alertAll(c)
 }
 
+// exit notifies the actor of a signal when its agent has asked for the exit. It is false if there is no actor.
+func (s *signals) exit(id signal.SignalID, at time.Time) bool {
+	key := keyOf(id)
+	child, ok := s.children[key]
+	if !ok || child.kind.exit != 0 {
+		return ok
+	}
+	former, k := child.kind, *child.kind
+	k.exit = at.UnixMilli()
+	child.kind = s.kinds.share(k)
+	s.kinds.release(former)
+	s.children[key] = child
+	child.ref.Tell(exitRequested{child.kind})
+	return true
+}
+
 // watch starts the actor of a signal, unless it is running.
 func (s *signals) watch(c engine.Context, sig *signal.Signal) {
 	key := keyOf(sig.ID)
 	if _, ok := s.children[key]; ok {
+		if !sig.ExitRequested.IsZero() {
+			s.exit(sig.ID, sig.ExitRequested)
+		}
 		return
 	}
 	a := &signalActor{o: s.o, parent: c.Self(), r: s.kinds.record(sig)}
@@ -336,6 +357,7 @@ func (r *record) alert(ref engine.Ref) pendingAlert {
 			Upper:   max(l.Stop, l.Target),
 			Since:   r.created,
 			Expires: r.expires,
+			Exit:    r.kind.exit,
 			Frame:   r.kind.timeframe,
 		},
 		graceDeadline: r.graceDeadline(),
@@ -419,7 +441,7 @@ func (s *signals) onAlerted(c engine.Context, m alerted) {
 	now := s.o.now().UnixMilli()
 	for _, a := range m.alerts {
 		if final && a.graceDeadline < now {
-			a.Ref.Tell(alerts.Expired{At: a.graceDeadline, Stale: true})
+			a.Ref.Tell(alerts.Expired{At: a.graceDeadline, Stale: true, Exit: a.Exit})
 		} else {
 			w.alerts = append(w.alerts, a)
 		}

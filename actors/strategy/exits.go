@@ -69,6 +69,9 @@ func ExitOnBar(d signal.Direction, l signal.Levels, b marketdata.Bar) (Exit, boo
 // by a price at the same instant takes precedence.
 func ExitOnExpiry(price float64) Exit { return Exit{signal.Expired, price} }
 
+// ExitByAgent returns the exit by the first price after the agent has asked for it, whatever level that reaches.
+func ExitByAgent(price float64) Exit { return Exit{signal.AgentExit, price} }
+
 // PnL returns the result of one unit in price units (8 decimals) and in percent
 // of the entry (4 decimals), before costs.
 func PnL(d signal.Direction, entry, exit float64) (percent, absolute float64) {
