@@ -59,6 +59,25 @@ func appendSignalState(b []byte, s *signal.Signal) []byte {
 	return append(appendJudged(b, s), '}')
 }
 
+// appendExitState adds a Signal with its state and when its agent has asked for its exit. The metadata of a closing
+// has that of a closed one.
+func appendExitState(b []byte, s *signal.Signal) []byte {
+	var closing struct {
+		Requested *string `json:"exit_requested_at"`
+	}
+	if s.Closing != nil {
+		_ = json.Unmarshal(s.Metadata, &closing) // other metadata leave null
+	} else if !s.ExitRequested.IsZero() {
+		closing.Requested = new(s.ExitRequested.Format(signal.TimeLayout))
+	}
+	b = appendSignalState(b, s)
+	b = append(b[:len(b)-1], `,"exit_requested_at":`...)
+	if closing.Requested == nil {
+		return append(b, "null}"...)
+	}
+	return append(signal.AppendText(b, *closing.Requested), '}')
+}
+
 // appendJudged adds the members by which a signal is judged, as scorecards do. r and the
 // excursions are not rounded, so that statistics can be computed from them exactly.
 func appendJudged(b []byte, s *signal.Signal) []byte {

@@ -52,6 +52,8 @@ type fakes struct {
 	counts   func(account signal.AccountID) (map[signal.AgentID]catalogue.Count, error)
 	find     func(account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
 	record   func(id signal.SignalID, created, closed signal.Position) (*signal.Signal, error)
+	exit     func(account signal.AccountID, id signal.SignalID) error
+	closing  func(ctx context.Context, account signal.AccountID, id signal.SignalID) error
 	take     func(class limits.Class, who string) limits.Decision
 	claim    func(account signal.AccountID, key signal.ReplyKey) (*signal.Reply, error)
 	release  func(account signal.AccountID, key signal.ReplyKey) error
@@ -157,6 +159,20 @@ func (f fakeCatalogue) Find(_ context.Context, account signal.AccountID,
 		return signal.Position{MS: 1}, signal.Position{}, nil
 	}
 	return f.find(account, id)
+}
+
+func (f fakeCatalogue) AwaitClosing(ctx context.Context, account signal.AccountID, id signal.SignalID) error {
+	if f.closing == nil {
+		return nil
+	}
+	return f.closing(ctx, account, id)
+}
+
+func (f fakeRecords) RequestExit(_ context.Context, account signal.AccountID, id signal.SignalID) error {
+	if f.exit == nil {
+		return nil
+	}
+	return f.exit(account, id)
 }
 
 func (f fakeRecords) SignalByID(_ context.Context, _ signal.AccountID, id signal.SignalID,
@@ -404,7 +420,7 @@ func (f *fakes) resources(c *config) []signalhttp.Resource {
 	return []signalhttp.Resource{
 		signalhttp.NewRunHandlers(agents, specs, once),
 		signalhttp.NewWeatherHandlers(c.Weather),
-		signalhttp.NewSignalHandlers(signals, fakeRecords{f},
+		signalhttp.NewSignalHandlers(signals, fakeRecords{f}, fakeRecords{f},
 			signalhttp.NewExports(c.MaxExports, c.MaxAccountExports, c.ExportStall)),
 		signalhttp.NewJobHandlers(agents),
 		signalhttp.NewAgentHandlers(agents),

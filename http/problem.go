@@ -46,6 +46,8 @@ var problemKinds = []problemKind{
 	{"limit_reached", 409, "A limit is reached", "The account has as many resources of this kind as it may have."},
 	{"webhook_disabled", 409, "The webhook is disabled",
 		"Nothing is sent to a disabled webhook, so nothing is sent again. Change its status to enabled first."},
+	{"not_closable", 409, "The signal cannot be closed",
+		"Only agents of an account end their signals. Those of the service's agents close at their levels or expire."},
 	{"delivery_not_failed", 409, "The delivery has not failed",
 		"Only a delivery that has failed can be tried again. One that succeeded is sent again by the bulk retry with " +
 			"the status succeeded."},

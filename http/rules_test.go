@@ -288,7 +288,7 @@ func scopeOf(path string) signal.Scope {
 	switch {
 	case path == "/v1/agents", path == "/v1/agents/{id}":
 		return signal.AgentsRead
-	case under("/v1/agents", "/v1/jobs", "/v1/backtests", "/v1/schedules"):
+	case under("/v1/agents", "/v1/jobs", "/v1/backtests", "/v1/schedules", "/v1/signals/{id}/close"):
 		return signal.AgentsRun
 	case under("/v1/webhooks", "/v1/deliveries"):
 		return signal.WebhooksManage

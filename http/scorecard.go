@@ -111,7 +111,7 @@ func (h *ScorecardHandlers) summary(c *call) error {
 	for _, id := range agentIDs(h.agents.Catalogue()) {
 		sums := agentSums{Agent: id, countView: countView(counts[id]), Reasons: results.Reasons[id]}
 		// What has no prices closes by expiry only, and is not among the results.
-		sums.Expired = max(0, sums.Closed-sums.TakeProfit-sums.StopLoss)
+		sums.Expired = max(0, sums.Closed-sums.TakeProfit-sums.StopLoss-sums.AgentExit)
 		v.Signals.Open += sums.Open
 		v.Signals.Closed += sums.Closed
 		v.ByAgent = append(v.ByAgent, sums)

@@ -26,9 +26,9 @@ func TestSummaryCountsByStatusAgentAndOutcome(t *testing.T) {
 			Closed: 5, Wins: 2, R: -0.5, RNet: -0.75}, nil
 	}
 	const want = `{"signals":{"open":4,"closed":11},"by_agent":[` +
-		`{"agent_id":"trading","open":3,"closed":9,"take_profit":4,"stop_loss":3,"expired":2},` +
-		`{"agent_id":"weather","open":0,"closed":0,"take_profit":0,"stop_loss":0,"expired":0},` +
-		`{"agent_id":"seo","open":1,"closed":2,"take_profit":0,"stop_loss":0,"expired":2}],` +
+		`{"agent_id":"trading","open":3,"closed":9,"take_profit":4,"stop_loss":3,"expired":2,"agent_exit":0},` +
+		`{"agent_id":"weather","open":0,"closed":0,"take_profit":0,"stop_loss":0,"expired":0,"agent_exit":0},` +
+		`{"agent_id":"seo","open":1,"closed":2,"take_profit":0,"stop_loss":0,"expired":2,"agent_exit":0}],` +
 		`"today":{"closed":5,"hits":2,"r":-0.5,"r_net":-0.75}}`
 	if a := do(t, newServer(t, f), "GET", "/v1/summary", "", "Authorization: Bearer reader"); a.Status != 200 ||
 		a.Body != want || a.Header.Get("RateLimit") == "" {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -17,6 +18,8 @@ type Catalogue interface {
 	Locations(ctx context.Context, q catalogue.Query, before signal.Location) ([]signal.Location, int, error)
 	AssetSuggester
 	SignalFinder
+	// AwaitClosing returns once a signal of an account is closed, or when ctx ends.
+	AwaitClosing(ctx context.Context, account signal.AccountID, id signal.SignalID) error
 }
 
 // AssetSuggester helps with misspelt assets. See catalogue.Catalogue.
@@ -40,6 +43,13 @@ type Signals interface {
 	SignalsAt(ctx context.Context, account signal.AccountID, at []signal.Location) ([]*signal.Signal, error)
 }
 
+// Exits records that agents end their signals. See eventlog.Log.
+type Exits interface {
+	// RequestExit makes an open signal end by the first price after the call. It changes nothing if that was
+	// requested before, or if the signal is closed.
+	RequestExit(ctx context.Context, account signal.AccountID, id signal.SignalID) error
+}
+
 // The values of the query parameters of list.
 var (
 	directions = []signal.Direction{signal.Long, signal.Short}
@@ -50,12 +60,13 @@ var (
 type SignalHandlers struct {
 	catalogue Catalogue
 	signals   Signals
+	exits     Exits
 	exports   *Exports
 }
 
 // NewSignalHandlers returns the handlers of signals.
-func NewSignalHandlers(catalogue Catalogue, signals Signals, exports *Exports) *SignalHandlers {
-	return &SignalHandlers{catalogue, signals, exports}
+func NewSignalHandlers(catalogue Catalogue, signals Signals, exits Exits, exports *Exports) *SignalHandlers {
+	return &SignalHandlers{catalogue, signals, exits, exports}
 }
 
 // Routes implements Resource.
@@ -68,6 +79,7 @@ func (h *SignalHandlers) Routes() []*Route {
 			slices.Concat(signalFilters, []string{"format"})...)}),
 		route("/v1/signals/{id}", methods{"GET": get(scope, h.byID)}),
 		route("/v1/signals/{id}/history", methods{"GET": get(scope, h.history)}),
+		route("/v1/signals/{id}/close", methods{"POST": change(signal.AgentsRun, h.close)}),
 	}
 }
 
@@ -185,6 +197,36 @@ func (h *SignalHandlers) find(c *call) (*signal.Signal, error) {
 			return found, err
 		}
 	}
+}
+
+// exitWait is for how long an answer waits for the closing of a signal that its agent has ended.
+const exitWait = 2 * time.Second
+
+// errNotClosable refuses the exit of a signal that is no agent's of an account.
+var errNotClosable = &signal.Error{Kind: signal.KindConflict, Code: "not_closable",
+	Message: "the signal is of an agent of the service: it closes at its levels or expires"}
+
+// close answers POST /v1/signals/{id}/close, once the signal is closed or exitWait is over.
+func (h *SignalHandlers) close(c *call) error {
+	if _, err := c.empty(); err != nil {
+		return err
+	}
+	found, err := h.find(c)
+	if err == nil && found.Agent.BuiltIn() {
+		err = errNotClosable
+	}
+	if err == nil && found.Closing == nil {
+		if err = h.exits.RequestExit(c.r.Context(), found.Account, found.ID); err == nil {
+			ctx, cancel := context.WithTimeout(c.r.Context(), exitWait)
+			_ = h.catalogue.AwaitClosing(ctx, found.Account, found.ID) // the record shows whether it is closed
+			cancel()
+			found, err = h.find(c)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return c.json(http.StatusOK, appendExitState(make([]byte, 0, stateBytes), found))
 }
 
 // signalHistory is the answer to GET /v1/signals/{id}/history.

@@ -361,9 +361,11 @@ func CheckClosing(s *signal.Signal) []Difference {
 	if ended {
 		reason = reached.Reason
 	}
-	if reason != c.Reason {
+	switch {
+	case c.Reason == signal.AgentExit: // at any price
+	case reason != c.Reason:
 		d = append(d, Difference{"close_reason", string(c.Reason), string(reason)})
-	} else if ended && reached.Price != exit {
+	case ended && reached.Price != exit:
 		number("exit_price", exit, reached.Price)
 	}
 	if c.At.Before(s.CreatedAt) {

@@ -45,6 +45,7 @@ const EndsContent = "it has no prices"
 const (
 	endsBars   = "the bars of its life are no longer stored"
 	endsMoment = "no bar is stored of the moment at which it closed"
+	endsAgent  = "its agent has ended it, at a price that bars do not show"
 	endsStale  = "it closed for want of prices: bars that came later do not show what was known"
 )
 
@@ -93,6 +94,8 @@ func (p *Prices) CheckEnd(s *signal.Signal) (found []Difference, how Compared, r
 	_ = json.Unmarshal(s.Metadata, &resolved) // other metadata leave the zero value
 	byBars := resolved.By == "backfill" || !p.Ticks
 	switch how = Within; {
+	case s.Closing.Reason == signal.AgentExit:
+		return l.checkExit(resolved.Requested), NotCompared, endsAgent
 	case resolved.Stale:
 		return nil, NotCompared, endsStale
 	case byBars && l.finest:
@@ -153,8 +156,9 @@ func before(bars []marketdata.Bar, at int64) int {
 
 // resolution is the part of the metadata that describes the end.
 type resolution struct {
-	By    string `json:"resolved_by"`
-	Stale bool   `json:"stale_exit"`
+	By        string    `json:"resolved_by"`
+	Stale     bool      `json:"stale_exit"`
+	Requested time.Time `json:"exit_requested_at"`
 }
 
 // isFirst reports whether b, in which the signal was created, counts: where no trades are known,
@@ -292,6 +296,22 @@ func (l *life) endedBy(at int64) (marketdata.Bar, strategy.Exit, bool) {
 		}
 	}
 	return marketdata.Bar{}, strategy.Exit{}, false
+}
+
+// checkExit returns a difference if bars have ended a signal before its agent did: where no trades are known, with
+// the bar of that time.
+func (l *life) checkExit(requested time.Time) []Difference {
+	until := requested.UnixMilli()
+	if c := l.s.Closing.At; requested.Before(l.s.CreatedAt) || c.Before(requested) {
+		return []Difference{{"metadata.exit_requested_at", moment(until), "between creation and closing"}}
+	}
+	if i := before(l.bars, until+1) - 1; !l.Ticks && i >= 0 {
+		until = max(until, l.bars[i].CloseTime)
+	}
+	if b, exit, ended := l.endedBy(until); ended && !l.Sparse {
+		return []Difference{{"close_reason", string(signal.AgentExit), inBar(exit, b)}}
+	}
+	return nil
 }
 
 // checkOpen returns a difference if an open signal has ended by the bars.

@@ -185,6 +185,14 @@ func TestAuditReportsEndsThatBarsContradict(t *testing.T) {
 	moved := func(n int) falsify {
 		return func(s *signal.Signal, bar time.Duration) { s.Closing.At = s.Closing.At.Add(time.Duration(n) * bar) }
 	}
+	// left ends it by its agent at the entry, some bars after its end.
+	left := func(n int) falsify {
+		return func(s *signal.Signal, bar time.Duration) {
+			at := s.Closing.At.Add(time.Duration(n) * bar)
+			s.Metadata = []byte(`{"exit_requested_at":"` + at.UTC().Format(signal.TimeLayout) + `"}`)
+			as(s, signal.AgentExit, s.Levels.Entry, at.Add(time.Second))
+		}
+	}
 	const bars, ticks = true, false
 	for _, c := range []struct {
 		name    string
@@ -206,6 +214,21 @@ func TestAuditReportsEndsThatBarsContradict(t *testing.T) {
 		{"longer life", bars, signal.StopLoss, func(s *signal.Signal, bar time.Duration) {
 			s.ExpiresAt = s.ExpiresAt.Add(bar)
 		}, "expires_at"},
+		{"left and lost before", bars, signal.StopLoss, left(1), "close_reason"},
+		{"left in the bar that lost", bars, signal.StopLoss, func(s *signal.Signal, bar time.Duration) {
+			s.Closing.At = s.Closing.At.Add(-bar / 2)
+			left(0)(s, bar)
+		}, "close_reason"},
+		{"left and won before", bars, signal.TakeProfit, left(1), "close_reason"},
+		{"left and lost before", ticks, signal.StopLoss, left(2), "close_reason"},
+		{"left and won before", ticks, signal.TakeProfit, left(2), "close_reason"},
+		{"left at no time", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) {
+			as(s, signal.AgentExit, s.Levels.Entry, s.Closing.At)
+		}, "metadata.exit_requested_at"},
+		{"left after its end", ticks, signal.StopLoss, func(s *signal.Signal, bar time.Duration) {
+			left(-4)(s, bar)
+			s.Closing.At = s.Closing.At.Add(-bar)
+		}, "metadata.exit_requested_at"},
 		{"won, not lost", ticks, signal.StopLoss, target, "exit_price"},
 		{"lost, not won", ticks, signal.TakeProfit, stop, "exit_price"},
 		{"a worse stop", ticks, signal.StopLoss, func(s *signal.Signal, _ time.Duration) {
@@ -263,6 +286,25 @@ func TestEndsThatCannotBeCompared(t *testing.T) {
 		if found, how, reason := prices.CheckEnd(&s); len(found) > 0 || how != NotCompared ||
 			!strings.Contains(reason, c.want) {
 			t.Errorf("%s: %+v, %d, %q", name, found, how, reason)
+		}
+	}
+	// A signal that its agent has ended before a level was touched is compared no further, whatever its price.
+	for name, byBars := range map[string]bool{"by bars": true, "by trades": false} {
+		prices, list, bar := &m.prices, m.signals, time.Minute
+		if byBars {
+			prices, list = replayed(t)
+			bar = time.Hour
+		}
+		left := *closed(t, list, signal.StopLoss, 7*bar)
+		at := left.Closing.At.Add(-3 * bar)
+		left.Metadata = []byte(`{"exit_requested_at":"` + at.UTC().Format(signal.TimeLayout) + `"}`)
+		as(&left, signal.AgentExit, left.Levels.Stop, at.Add(time.Second))
+		if found, how, reason := prices.all(&left); len(found) > 0 || how != NotCompared ||
+			!strings.Contains(reason, "its agent") {
+			t.Errorf("left %s: %+v, %d, %q", name, found, how, reason)
+		}
+		if _, reason := prices.AgainstBacktest(&left, 0); !strings.Contains(reason, "its agent") {
+			t.Errorf("left %s, against a backtest: %q", name, reason)
 		}
 	}
 	// If bars have more prices than published trades, only the bar of the end is checked.

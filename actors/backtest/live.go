@@ -35,6 +35,8 @@ func (p *Prices) AgainstBacktest(s *signal.Signal, slippage float64) (end LiveEn
 	switch {
 	case !ok || !l.finest:
 		return end, endsBars
+	case s.Closing.Reason == signal.AgentExit:
+		return end, endsAgent
 	case resolved.Stale:
 		return end, endsStale
 	case s.Closing.ExitPrice == nil:

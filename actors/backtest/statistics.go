@@ -64,6 +64,7 @@ type Reasons struct {
 	TakeProfit int `json:"take_profit"`
 	StopLoss   int `json:"stop_loss"`
 	Expired    int `json:"expired"`
+	AgentExit  int `json:"agent_exit"` // never in a backtest
 }
 
 // Add counts a closed signal.
@@ -75,6 +76,8 @@ func (r *Reasons) Add(reason signal.CloseReason) {
 		r.StopLoss++
 	case signal.Expired:
 		r.Expired++
+	case signal.AgentExit:
+		r.AgentExit++
 	}
 }
 

@@ -61,6 +61,7 @@ type Catalogue struct {
 	now       func() time.Time
 
 	partitions partitions
+	closings   closings
 }
 
 // New returns a catalogue with count partitions.
@@ -166,6 +167,7 @@ func (c *Catalogue) Close(ctx context.Context) error { return c.partitions.passe
 // Publish applies the events that the tail has read, in their order. It waits only for
 // short locks of the catalogue.
 func (c *Catalogue) Publish(p int, events []signal.Event) {
+	defer c.closings.notify(events) // whoever it wakes finds the closings
 	part := &c.partitions.list[p]
 	part.mu.Lock()
 	defer part.mu.Unlock()

@@ -221,7 +221,7 @@ func TestCardByHand(t *testing.T) {
 	const want = `{"count":3,"wins":2,"hit_rate":0.666667,"hit_rate_interval":{"low":0.20766,"high":0.938508},` +
 		`"mean_r":0.25,"median_r":0.25,"expectancy_r":0.132417,"profit_factor":1.360808,"max_drawdown_r":1.101,` +
 		`"total_r":0.39725,"mean_duration_minutes":91,` +
-		`"close_reasons":{"take_profit":0,"stop_loss":0,"expired":3},"mean_mfe_r":1,"mean_mae_r":-0.5,` +
+		`"close_reasons":{"take_profit":0,"stop_loss":0,"expired":3,"agent_exit":0},"mean_mfe_r":1,"mean_mae_r":-0.5,` +
 		`"mean_confidence":0.45,"brier_score":0.184167,"brier_skill":0.17125,` +
 		`"calibration_slope":3.333333,"calibration_slope_error":1.924501,"reliability":[`
 	if s := text(t, got.Statistics); !strings.HasPrefix(s, want) ||

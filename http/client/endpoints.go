@@ -80,6 +80,14 @@ func (c *Client) Signal(ctx context.Context, id string) (*Signal, error) {
 	return get[Signal](ctx, c, "/v1/signals/"+url.PathEscape(id))
 }
 
+// CloseSignal ends an open signal of an agent of the account at the next price, and returns it: closed, or after two
+// seconds without a price still open.
+func (c *Client) CloseSignal(ctx context.Context, id string) (*Signal, error) {
+	var s Signal
+	path := "/v1/signals/" + url.PathEscape(id) + "/close"
+	return &s, request{client: c, method: http.MethodPost, path: path, again: true}.send(ctx, nil, &s)
+}
+
 // History returns the history of a signal.
 func (c *Client) History(ctx context.Context, id string) (*History, error) {
 	return get[History](ctx, c, "/v1/signals/"+url.PathEscape(id)+"/history")

@@ -32,12 +32,13 @@ type request struct {
 	body         []byte // JSON, or nil
 	// keyed is set if the service knows an Idempotency-Key for the request.
 	keyed bool
+	again bool // a repetition changes nothing
 }
 
 // repeatable reports whether the request may be sent again although an earlier one may have taken
 // effect.
 func (r *request) repeatable() bool {
-	return r.keyed || r.method == http.MethodGet || r.method == http.MethodDelete
+	return r.keyed || r.again || r.method == http.MethodGet || r.method == http.MethodDelete
 }
 
 // send sends a change with the JSON of in, which may be nil, and reads the answer into out.

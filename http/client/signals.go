@@ -38,6 +38,8 @@ type Signal struct {
 	R           *float64   `json:"r"` // result before costs, in multiples of the distance from entry to stop
 	BestR       *float64   `json:"mfe_r"`
 	WorstR      *float64   `json:"mae_r"`
+
+	ExitRequestedAt *time.Time `json:"exit_requested_at"` // of the answer to CloseSignal alone
 }
 
 // Metadata is what a signal rests on. JSON of the signal has further members.

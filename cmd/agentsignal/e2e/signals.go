@@ -10,6 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // WireState is a signal with its state, as GET /v1/signals/{id} answers.
@@ -66,6 +67,51 @@ func (s *Service) Change(
 	if err != nil {
 		tb.Fatalf("append %s of %s: %v", kind, id, err)
 	}
+}
+
+// OwnSignal records a long signal of ACME by an agent of the account: entry 100, stop 90, target 115.
+func (s *Service) OwnSignal(tb testing.TB, account signal.AccountID, change ...func(*signal.Signal)) string {
+	tb.Helper()
+	made := storetest.Signal(account)
+	made.Agent, made.Asset, made.Levels = "my_agent", "ACME", &signal.Levels{Entry: 100, Stop: 90, Target: 115}
+	made.CreatedAt = time.Now()
+	made.ExpiresAt = made.CreatedAt.Add(24 * time.Hour)
+	for _, f := range change {
+		f(made)
+	}
+	data := append(signal.AppendMembers([]byte{'{'}, made), `,"metadata":`+string(made.Metadata)+`}`...)
+	_, err := s.Events().Append(tb.Context(), signal.Change{Account: account, Signal: made,
+		Events: []signal.Event{{Type: signal.SignalCreated, Asset: made.Asset, Data: data}}})
+	if err != nil {
+		tb.Fatalf("append a signal: %v", err)
+	}
+	return string(made.ID)
+}
+
+// AwaitExit waits until the exit of an open signal is requested, and returns when it was.
+func (s *Service) AwaitExit(tb testing.TB, account signal.AccountID, id string) (at time.Time) {
+	tb.Helper()
+	store := s.Store().Signals
+	Eventually(tb, "the exit is requested", func() bool {
+		open, err := store.OpenSignalsOf(tb.Context(), store.Partition(account), []signal.SignalID{signal.SignalID(id)})
+		if err == nil && len(open) == 1 {
+			at = open[0].ExitRequested
+		}
+		return !at.IsZero()
+	})
+	return at
+}
+
+// WireExit is the answer to the exit of a signal.
+type WireExit struct {
+	WireState
+	Requested *string `json:"exit_requested_at"`
+}
+
+// Close requests the exit of a signal. The answer comes when it is closed, or after two seconds.
+func (c *Client) Close(id string) WireExit {
+	c.TB.Helper()
+	return Decode[WireExit](c.TB, c.Post("/v1/signals/"+id+"/close", "").Ok(c.TB).Body)
 }
 
 // Published are the confidences of a signal: in the answer of its run and at its end.

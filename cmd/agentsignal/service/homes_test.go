@@ -20,6 +20,7 @@ const (
 // spread has the types that exceed a bound, each with the reason.
 var spread = map[string]string{
 	"persistence/redisclient.Keys": "has a method for the name of each key, in one file",
+	"http/client.Client":           "is the API as programs call it, with a method for each operation",
 	"cmd/agentsignal/e2e.Client":   "is the whole API as tests call it, with a file for each resource",
 }
 

@@ -55,7 +55,7 @@ func resources(e environment, n *node, p *parts, origins *signalhttp.Origins) []
 	return []signalhttp.Resource{
 		signalhttp.NewRunHandlers(p.agents, specs, once),
 		signalhttp.NewWeatherHandlers(p.catalogue),
-		signalhttp.NewSignalHandlers(p.catalogue, p.store.Signals,
+		signalhttp.NewSignalHandlers(p.catalogue, p.store.Signals, p.events,
 			signalhttp.NewExports(c.HTTP.MaxExports, c.HTTP.MaxAccountExports, 0)),
 		signalhttp.NewJobHandlers(p.agents),
 		signalhttp.NewAgentHandlers(p.agents),

@@ -36,6 +36,7 @@ var routeRules = map[string]struct{ who, ids, body string }{
 	"GET /v1/signals/weather/{id}":         {"signals:read", "weather", ""},
 	"GET /v1/audit":                        {"signals:read", "", ""},
 	"GET /v1/signals/{id}/history":         {"signals:read", "signal", ""},
+	"POST /v1/signals/{id}/close":          {"agents:run", "signal", ""},
 	"GET /v1/signals/{id}/proof":           {"signals:read", "signal", ""},
 	"GET /v1/log/checkpoint":               {"signals:read", "", ""},
 	"GET /v1/log/key":                      {"signals:read", "", ""},

@@ -47,6 +47,22 @@ func TestTheServiceWorksOnARedisCluster(t *testing.T) {
 		t.Errorf("a repeated request is answered with %s, first it was %s", again.Body, first.Body)
 	}
 
+	// An agent ends its signal by the first trade after its request.
+	prices := e2e.NewMarket(t, rdb)
+	for p := range c.Partitions {
+		own := s.OwnSignal(t, owners[p], func(x *signal.Signal) {
+			x.Levels = &signal.Levels{Entry: 101.25, Stop: 90, Target: 115}
+		})
+		if got := accounts[p].Close(own); got.Status != "open" || got.Requested == nil {
+			t.Errorf("without a trade it is %s", e2e.JsonOf(t, got))
+		}
+		prices.Tick("ACME", "101.25")
+		e2e.Eventually(t, "it is closed", func() bool { return accounts[p].State(own).Status == "closed" })
+		if got := accounts[p].State(own); *got.Reason != "agent_exit" || *got.Exit != 101.25 {
+			t.Errorf("closed as %s", e2e.JsonOf(t, got))
+		}
+	}
+
 	// A partition moves to another node under the running service.
 	redis.Move(s.Store().Client.EventsKey(1))
 	accounts[1].AwaitRun("ACME", "momentum")
