@@ -83,7 +83,11 @@ func describe(event members) note {
 		}
 		add(maker(d), line, levels(asset, d, "entry_price", "stop_loss", "take_profit"))
 	case signal.SignalClosed:
-		n.title = fmt.Sprintf("Closed: %s by %s", asset, strings.ReplaceAll(d.text("close_reason"), "_", " "))
+		reason := strings.ReplaceAll(d.text("close_reason"), "_", " ")
+		if signal.CloseReason(d.text("close_reason")) == signal.AgentExit {
+			reason = "its agent"
+		}
+		n.title = fmt.Sprintf("Closed: %s by %s", asset, reason)
 		if p := d.number("pnl_percent"); p != nil {
 			n.title += fmt.Sprintf(", %+.2f %%", *p)
 			add("Result before costs")

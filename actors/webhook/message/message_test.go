@@ -53,6 +53,9 @@ func TestNotes(t *testing.T) {
 			"the record|2 leaves, signed at 2026-11-21",
 		head + `"signal.closed","data":{"asset":"desk","close_reason":"expired","entry_price":null,"exit_price":null,` +
 			`"pnl_percent":null,"duration_minutes":5}}`: "Closed: desk by expired|Open for 5 min",
+		head + `"signal.closed","data":{"asset":"BTC","close_reason":"agent_exit","entry_price":100,"exit_price":99,` +
+			`"pnl_percent":-1,"duration_minutes":5}}`: "Closed: BTC by its agent, -1.00 %|Result before costs|" +
+			"Entry 100.00, exit 99.00|Open for 5 min",
 		`{"type":7,"data":[]}`: "",
 	} {
 		var e map[string]any

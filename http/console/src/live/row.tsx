@@ -12,6 +12,7 @@ const reasons: Record<string, string> = {
   take_profit: "target",
   stop_loss: "stop",
   expired: "expired",
+  agent_exit: "by its agent",
   cancelled: "cancelled",
 };
 

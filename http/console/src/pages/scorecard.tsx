@@ -135,6 +135,7 @@ function Tiles({ s }: { s: Statistics }) {
         <dd>
           <span class="up">{format.count(s.close_reasons.take_profit)}</span> · <span class="down">{format.count(s.close_reasons.stop_loss)}</span> ·{" "}
           {format.count(s.close_reasons.expired)}
+          {s.close_reasons.agent_exit > 0 && <> · {format.count(s.close_reasons.agent_exit)} by its agent</>}
           <div class="under">mean {format.duration((s.mean_duration_minutes ?? NaN) * 60_000)}</div>
         </dd>
       </div>
