@@ -289,3 +289,22 @@ func TestALostExit(t *testing.T) {
 		}
 	})
 }
+
+// A signal is watched by an older read although a newer one, for its exit, is under way.
+func TestAnOlderReadCrossesTheExit(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := ownSignal()
+		h := unstartedHarness(t)
+		h.start(Options{})
+		newer := s
+		newer.ExitRequested = s.CreatedAt.Add(exitAfter)
+		for _, read := range []signal.Signal{s, newer, newer} {
+			h.follower.parent.Tell(found{list: []signal.Signal{read}})
+		}
+		synctest.Wait()
+		if exit, n := h.exitOf(); exit != newer.ExitRequested.UnixMilli() || n != 2 {
+			t.Errorf("%d alerts, the newest with the exit %d", n, exit)
+		}
+	})
+}

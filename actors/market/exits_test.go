@@ -9,6 +9,8 @@ import (
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/market/alerts"
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/market/prices"
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
@@ -135,4 +137,42 @@ func addNow(a *assetActor, alert alerts.Alert) {
 	pending := a.alerts.pending
 	a.alerts.pending = nil
 	a.alerts.add(pending)
+}
+
+// An alert that was watched live is not replayed when it gets an exit: bars may have prices that no trade had.
+func TestAnExitContinuesTheAlert(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]bool{"at once": false, "after trades": true} {
+		w, ref := walkMarket(3, 60), markettest.Refs(t, 1)[0]
+		a, got := w.actorAt(w.ticks[0].Time, 0, 1<<20), markettest.Messages{}
+		a.alerts.notify = got.Notify
+		a.alerts.add(nil)
+		alert := alerts.Alert{Ref: ref, Lower: 1, Upper: 5000, Since: w.ticks[0].Time, Expires: 1 << 40, Frame: signal.M1}
+		addNow(a, alert)
+		trade := func(tick marketdata.Tick) {
+			a.alerts.set.Tick(tick)
+			a.alerts.accepted = append(a.alerts.accepted, tick)
+		}
+		middle := len(w.ticks) / 2
+		for _, tick := range w.ticks[1:middle] {
+			trade(tick)
+		}
+		a.alerts.accepted = a.alerts.accepted[middle-10:] // the rest is no longer kept
+		a.prices.frames[prices.M1].bars = w.bars[0]
+		w.bars[0][5].Low = 0.5 // below the level
+		alert.Exit = w.ticks[middle-1].Time
+		if late {
+			trade(w.ticks[middle])
+		}
+		addNow(a, alert)
+		if !late {
+			trade(w.ticks[middle])
+		}
+		if len(got[ref]) == 0 {
+			t.Fatalf("%s: it has not ended", name)
+		}
+		if m, ok := got[ref][0].(alerts.Exited); !ok || m.Tick != w.ticks[middle] || len(got[ref]) != 1 || m.Span.Low < 500 {
+			t.Errorf("%s: notified of %+v", name, got[ref])
+		}
+	}
 }
