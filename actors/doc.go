@@ -43,7 +43,7 @@
 //	partition        → itself       a lease, a position or a duty is due; results of I/O
 //	partitions       → partition    its lease is renewed or lost; resign; is its tail silent?
 //	partition        → partitions   it has resigned; its tail is silent
-//	partition        → signals      signals that are new in the log
+//	partition        → signals      signals that are new in the log, and exits of their agents
 //	signals          → asset        alerts: levels and times of its signals; price requests
 //	asset            → signal       a level is reached, a time has passed, a bar has closed;
 //	                                the last price

@@ -13,6 +13,8 @@
 //   - An actor has no state that Redis and the market do not have. A new owner requests
 //     an alert from the signal's creation on, receives everything that has happened since,
 //     and so closes the signal in the same way.
+//   - The exit of a signal by its agent is in Redis as well. Every owner settles it in the same way: by the
+//     first price after it, unless a price up to it has reached a level.
 //   - A price wakes only the signals whose levels it reaches (package market keeps them
 //     sorted), the close of a bar those of its timeframe.
 //   - A weather signal is also re-scored when a forecast arrives, with at most one update
