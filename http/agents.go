@@ -1,7 +1,9 @@
 package http
 
 import (
+	"context"
 	"net/http"
+	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/request"
@@ -12,18 +14,64 @@ type Agents interface {
 	Catalogue() []signal.Agent
 }
 
-// AgentHandlers answer for the catalogue of agents.
-type AgentHandlers struct{ agents Agents }
+// AgentCatalogue has the agents that an account can use: those of the service and its own.
+type AgentCatalogue struct {
+	service Agents
+	own     OwnAgents
+}
 
-// NewAgentHandlers returns the handlers of the catalogue.
-func NewAgentHandlers(agents Agents) *AgentHandlers { return &AgentHandlers{agents} }
+// NewAgentCatalogue returns the agents of the service and those of accounts.
+func NewAgentCatalogue(service Agents, own OwnAgents) *AgentCatalogue {
+	return &AgentCatalogue{service, own}
+}
+
+// list returns the agents of an account, those of the service first.
+func (a *AgentCatalogue) list(ctx context.Context, account signal.AccountID) ([]signal.Agent, error) {
+	own, err := a.own.Agents(ctx, account)
+	return slices.Concat(a.service.Catalogue(), own), err
+}
+
+// named returns an agent of an account, or KindNotFound.
+func (a *AgentCatalogue) named(ctx context.Context, account signal.AccountID, id string) (signal.Agent, error) {
+	for _, agent := range a.service.Catalogue() {
+		if string(agent.ID) == id {
+			return agent, nil
+		}
+	}
+	if signal.IsAgentName(id) && !signal.AgentID(id).BuiltIn() {
+		own, err := a.own.Agent(ctx, account, signal.AgentID(id))
+		if signal.KindOf(err) != signal.KindNotFound {
+			return own, err
+		}
+	}
+	all, err := a.list(ctx, account)
+	switch {
+	case err != nil:
+		return signal.Agent{}, err
+	case len(all) == 0:
+		return signal.Agent{}, signal.NotFound("agent")
+	}
+	return signal.Agent{}, notFound("agent", "there are "+request.Joined(agentIDs(all)))
+}
+
+// AgentHandlers answer for agents.
+type AgentHandlers struct {
+	agents *AgentCatalogue
+	own    *OwnAgentHandlers
+}
+
+// NewAgentHandlers returns the handlers of agents.
+func NewAgentHandlers(agents *AgentCatalogue, own *OwnAgentHandlers) *AgentHandlers {
+	return &AgentHandlers{agents, own}
+}
 
 // Routes implements Resource.
 func (h *AgentHandlers) Routes() []*Route {
 	return []*Route{
-		route("/v1/agents", methods{"GET": immediate(get(signal.AgentsRead, h.list,
-			"category", "status", "limit", "offset"))}),
-		route("/v1/agents/{id}", methods{"GET": immediate(get(signal.AgentsRead, h.byID))}),
+		route("/v1/agents", methods{"GET": get(signal.AgentsRead, h.list, "category", "status", "limit", "offset"),
+			"POST": session(h.own.create)}),
+		route("/v1/agents/{id}", methods{"GET": get(signal.AgentsRead, h.byID), "PATCH": session(h.own.update),
+			"DELETE": session(checked(h.own.remove))}),
 	}
 }
 
@@ -48,7 +96,16 @@ func viewAgent(a *signal.Agent) agentView {
 // agentDetails is an agent as GET /v1/agents/{id} shows it.
 type agentDetails struct {
 	agentView
-	Input *schema `json:"input_schema"` // of the body of its runs
+	Input         *schema `json:"input_schema"` // of the body of its runs
+	*ownAgentView         // of an account's own agent
+}
+
+func viewDetails(a *signal.Agent) agentDetails {
+	v := agentDetails{agentView: viewAgent(a), Input: inputSchema(a)}
+	if a.Account != "" {
+		v.ownAgentView = viewOwnAgent(a)
+	}
+	return v
 }
 
 type agentList struct {
@@ -72,7 +129,11 @@ func (h *AgentHandlers) list(c *call) error {
 		return err
 	}
 	list := []agentView{}
-	for _, a := range h.agents.Catalogue() {
+	all, err := h.agents.list(c.r.Context(), c.principal.Account)
+	if err != nil {
+		return err
+	}
+	for _, a := range all {
 		if (category == "" || a.Category == category) && (status == "" || a.Status == status) {
 			list = append(list, viewAgent(&a))
 		}
@@ -82,24 +143,24 @@ func (h *AgentHandlers) list(c *call) error {
 
 // byID answers GET /v1/agents/{id}.
 func (h *AgentHandlers) byID(c *call) error {
-	a, err := agentNamed(h.agents.Catalogue(), c.vars["id"])
+	a, err := h.agents.named(c.r.Context(), c.principal.Account, c.vars["id"])
 	if err != nil {
 		return err
 	}
-	return c.value(http.StatusOK, agentDetails{viewAgent(&a), inputSchema(&a)})
+	return c.value(http.StatusOK, viewDetails(&a))
 }
 
-// agentNamed returns an agent of the catalogue, or KindNotFound.
-func agentNamed(catalogue []signal.Agent, id string) (signal.Agent, error) {
-	for _, a := range catalogue {
-		if string(a.ID) == id {
-			return a, nil
-		}
+// filterNames returns the agents and the strategies by which signals of an account are filtered. Those of the service suffice
+// where given has no other.
+func (a *AgentCatalogue) filterNames(ctx context.Context, account signal.AccountID, given ...string) (
+	[]signal.AgentID, []string, error) {
+	if !slices.ContainsFunc(given, func(name string) bool {
+		return name != "" && !signal.AgentID(name).BuiltIn() && !slices.Contains(strategies, name)
+	}) {
+		return allAgents, strategies, nil
 	}
-	if ids := agentIDs(catalogue); len(ids) > 0 {
-		return signal.Agent{}, notFound("agent", "there are "+request.Joined(ids))
-	}
-	return signal.Agent{}, signal.NotFound("agent")
+	ids, names, err := a.own.Names(ctx, account)
+	return slices.Concat(allAgents, ids), slices.Concat(strategies, names), err
 }
 
 // agentIDs returns the identifiers of the catalogue.

@@ -75,7 +75,10 @@ var exportTypes = map[string][]string{"csv": {"text/csv; charset=utf-8"}, "jsonl
 // sent, so a slow client slows the reading, and one that stalls ends it. A failure in the middle
 // cuts the connection, so that no client takes a part for the whole.
 func (h *SignalHandlers) export(c *call) error {
-	wanted := readSignalQuery(c, h.catalogue)
+	wanted, err := readSignalQuery(c, h.catalogue, h.agents)
+	if err != nil {
+		return err
+	}
 	wanted.Limit = exportChunk
 	format := request.Option(c.query, "format", exportFormats)
 	if err := c.faults.Err(); err != nil {

@@ -41,6 +41,8 @@ var morning = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 
 // fakes are the packages behind the server. A nil function has a plain answer.
 type fakes struct {
+	ownAgents fakeOwnAgents
+
 	run      func(ctx context.Context, req signal.RunRequest) (agent.Outcome, error)
 	submit   func(req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error)
 	job      func(account signal.AccountID, id signal.JobID) (signal.Job, error)
@@ -93,6 +95,10 @@ func (f fakeAgents) Catalogue() []signal.Agent { return signal.Agents() }
 
 func (f fakeAgents) Run(ctx context.Context, req signal.RunRequest) (agent.Outcome, error) {
 	return call2(f.run, agent.Outcome{Run: runID, Signal: newSignal()}, ctx, req)
+}
+
+func (f fakeAgents) Accept(ctx context.Context, req signal.RunRequest) (agent.Outcome, error) {
+	return f.Run(ctx, req)
 }
 
 func (f fakeAgents) Submit(ctx context.Context, req signal.RunRequest,
@@ -410,10 +416,11 @@ func newServer(tb testing.TB, f *fakes, change ...func(*config)) *signalhttp.Ser
 // resources returns all resources.
 func (f *fakes) resources(c *config) []signalhttp.Resource {
 	agents, signals, access := fakeAgents{f}, fakeCatalogue{f}, fakeCredentials{f}
-	specs := signalhttp.NewRunSpecs(agents, c.Assets)
+	all := signalhttp.NewAgentCatalogue(agents, &f.ownAgents)
+	specs := signalhttp.NewRunSpecs(all, c.Assets)
 	once := signalhttp.NewIdempotency(fakeReplies{f}, fakeSealer{}, c.Log)
 	webhooks := signalhttp.WebhookOptions{Webhooks: fakeWebhooks{f}, Addresses: fakeAddresses{f}, Assets: signals,
-		Sealer: fakeSealer{}, Once: once, Log: c.Log, Now: c.Now}
+		Sealer: fakeSealer{}, Once: once, Agents: all, Log: c.Log, Now: c.Now}
 	if f.challenge != nil {
 		webhooks.Challenges = fakeChallenges{f}
 	}
@@ -421,12 +428,13 @@ func (f *fakes) resources(c *config) []signalhttp.Resource {
 		signalhttp.NewRunHandlers(agents, specs, once),
 		signalhttp.NewWeatherHandlers(c.Weather),
 		signalhttp.NewSignalHandlers(signals, fakeRecords{f}, fakeRecords{f},
-			signalhttp.NewExports(c.MaxExports, c.MaxAccountExports, c.ExportStall)),
+			signalhttp.NewExports(c.MaxExports, c.MaxAccountExports, c.ExportStall), all),
 		signalhttp.NewJobHandlers(agents),
-		signalhttp.NewAgentHandlers(agents),
+		signalhttp.NewSubmissionHandlers(agents, all, specs, once, 90*24*time.Hour),
+		signalhttp.NewAgentHandlers(all, signalhttp.NewOwnAgentHandlers(&f.ownAgents, fakeAddresses{f}, c.Now)),
 		signalhttp.NewAssetHandlers(c.Assets),
 		signalhttp.NewWorkHandlers(fakeWork{&f.workFakes}, specs),
-		signalhttp.NewScorecardHandlers(fakeWork{&f.workFakes}, signals, agents, c.Now),
+		signalhttp.NewScorecardHandlers(fakeWork{&f.workFakes}, signals, all, c.Now),
 		signalhttp.NewAuditHandlers(fakeWork{&f.workFakes}),
 		signalhttp.NewRecordHandlers(fakeRecord{&f.recordFakes}, fakeWitnesses{&f.recordFakes}, signals,
 			[]string{"name+1a2b3c4d+AAAA"}),

@@ -41,9 +41,20 @@ var problemKinds = []problemKind{
 	{"method_not_allowed", 405, "The method is not allowed",
 		"The path exists but not with this method. The header Allow lists those it has."},
 	{"name_taken", 409, "The name is taken",
-		"Another API key of the account has this name. Revoke it first, or choose another name."},
+		"Another API key of the account has this name: revoke it first, or choose another name. Or the account has, or " +
+			"had, an agent with this id, which is never free again."},
 	{"email_taken", 409, "The email is taken", "An account with this email exists."},
 	{"limit_reached", 409, "A limit is reached", "The account has as many resources of this kind as it may have."},
+	{"built_in", 409, "The agent belongs to the service", "Only agents of the account can be changed and submit signals."},
+	{"agent_changed", 409, "The agent was changed meanwhile", "Other requests changed it at the same time. Repeat the request."},
+	{"no_endpoint", 409, "The agent has no endpoint",
+		"An agent of the account can be run only if it has an endpoint, at which it is asked. Without one it submits its " +
+			"signals by POST /v1/agents/{id}/signals."},
+	{"price_moved", 409, "The price has moved",
+		"The price that the agent saw is further from the market than a quarter of the distance to the stop. The entry is " +
+			"always the service's own price."},
+	{"reference_used", 409, "The reference was used for another signal",
+		"The agent has submitted another asset, strategy or direction under this reference."},
 	{"webhook_disabled", 409, "The webhook is disabled",
 		"Nothing is sent to a disabled webhook, so nothing is sent again. Change its status to enabled first."},
 	{"not_closable", 409, "The signal cannot be closed",
@@ -79,6 +90,8 @@ var problemKinds = []problemKind{
 		"The request was valid but the run ended with an error. The members error_code and retryable name the error " +
 			"and whether trying again may help. If it failed for a reason of the service that soon passes, the answer is " +
 			"503 unavailable instead."},
+	{"price_unavailable", 503, "The asset has no fresh price",
+		"A signal is entered at a price that is at most 30 seconds old. The member error_code says why there is none."},
 	{"internal", 500, "Something went wrong",
 		"An unexpected error. Its cause is in the log of the service, under the request_id."},
 	{"unavailable", 503, "The service is not available",
@@ -150,7 +163,8 @@ func (e *scopeError) Error() string { return "the credential lacks the scope " +
 
 // runFailed is the error of a run with its ID.
 type runFailed struct {
-	run signal.RunID
+	run  signal.RunID
+	code string // empty: agent_failed
 	*signal.RunError
 }
 
@@ -185,7 +199,8 @@ func newProblem(err error) problem {
 			return problem{problemKind: problemsByCode["unavailable"], Detail: e.Message,
 				RetryAfter: cmp.Or(e.RetryAfter, retryUnavailable)}
 		}
-		return problem{problemKind: problemsByCode["agent_failed"], Detail: e.Message, RetryAfter: e.RetryAfter, run: e}
+		kind := problemsByCode[cmp.Or(e.code, "agent_failed")]
+		return problem{problemKind: kind, Detail: e.Message, RetryAfter: e.RetryAfter, run: e}
 	}
 	if e, ok := errors.AsType[*signal.Error](err); ok && e.Kind != signal.KindInternal {
 		return knownProblem(e)

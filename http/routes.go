@@ -153,6 +153,11 @@ func change(scope signal.Scope, handle func(*call) error) *operation {
 	return &operation{guard: anyToken, scope: scope, class: limits.Writes, handle: handle, confirms: true}
 }
 
+// session returns an operation that changes what only a logged-in person may change.
+func session(handle func(*call) error) *operation {
+	return &operation{guard: jwtOnly, class: limits.Writes, handle: handle, confirms: true}
+}
+
 // open returns an operation without a credential and without a limit, which is also answered
 // while the process ends.
 func open(handle func(*call) error) methods {

@@ -305,6 +305,9 @@ func TestEveryOperationNeedsItsScope(t *testing.T) {
 	for _, operation := range s.Routes() {
 		method, path, _ := strings.Cut(operation, " ")
 		want := scopeOf(path)
+		if want == signal.AgentsRead && method != "GET" { // of agents: for sessions alone
+			want = ""
+		}
 		target := regexp.MustCompile(`\{\w+\}`).ReplaceAllString(path, "x")
 		a := do(t, s, method, target, "", "Authorization: Bearer bare")
 		switch {

@@ -14,12 +14,14 @@ import (
 // RunSpecs reads and checks what the bodies of runs, scans, backtests and schedules have in common: the
 // assets, the strategy and its options.
 type RunSpecs struct {
-	agents Agents
+	agents *AgentCatalogue
 	assets AssetNames
 }
 
 // NewRunSpecs returns the rules of bodies for the catalogues of agents and assets.
-func NewRunSpecs(agents Agents, assets AssetNames) *RunSpecs { return &RunSpecs{agents, assets} }
+func NewRunSpecs(agents *AgentCatalogue, assets AssetNames) *RunSpecs {
+	return &RunSpecs{agents, assets}
+}
 
 // AssetNames has the names of assets. See market.AssetList.
 type AssetNames interface {
@@ -42,11 +44,11 @@ const (
 // require records a fault for a missing strategy and a missing member asset, which is
 // the name of either the asset or the list of assets. The details depend on the agent, if it
 // exists.
-func (s *RunSpecs) require(o *request.Object, id, asset string) {
+func (s *RunSpecs) require(c *call, o *request.Object, id, asset string) {
 	if o.Has(asset) && o.Has("strategy") { // nearly always
 		return
 	}
-	a, err := agentNamed(s.agents.Catalogue(), id)
+	a, err := s.agents.named(c.r.Context(), c.principal.Account, id)
 	if err != nil {
 		a.Strategies = strategies
 	}
@@ -118,7 +120,7 @@ func (s *RunSpecs) read(c *call, o *request.Object, kind signal.JobKind, id stri
 	if kind == signal.JobScan {
 		asset = "assets"
 	}
-	s.require(o, id, asset)
+	s.require(c, o, id, asset)
 	r := runSpec{kind: kind}
 	r.Account = c.principal.Account
 	r.read(o)
@@ -167,7 +169,10 @@ func readParameters(o *request.Object) signal.Parameters {
 // does not exist, the error is KindNotFound, and the body is checked for the agent that has
 // its strategy: the faults of a body that no agent accepts come first.
 func (s *RunSpecs) checkForAgent(c *call, r *runSpec) error {
-	a, missing := agentNamed(s.agents.Catalogue(), c.vars["id"])
+	a, missing := s.agents.named(c.r.Context(), c.principal.Account, c.vars["id"])
+	if missing != nil && signal.KindOf(missing) != signal.KindNotFound {
+		return missing
+	}
 	if missing != nil {
 		all := signal.Agents()
 		i := slices.IndexFunc(all, func(a signal.Agent) bool { return a.Has(r.Strategy) })
@@ -178,6 +183,9 @@ func (s *RunSpecs) checkForAgent(c *call, r *runSpec) error {
 			return missing
 		}
 		a = all[i]
+	}
+	if a.Account != "" {
+		r.Own = &a
 	}
 	s.check(c, a, r)
 	r.Agent = a.ID

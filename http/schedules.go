@@ -82,9 +82,13 @@ type scheduleInput struct {
 }
 
 // read reads the members that a new schedule and a change have in common.
-func (h *ScheduleHandlers) read(o *request.Object) scheduleInput {
+func (h *ScheduleHandlers) read(o *request.Object, agents []signal.Agent) scheduleInput {
 	var in scheduleInput
-	in.agent, _ = request.Choice(o, "agent_id", agentIDs(h.specs.agents.Catalogue()))
+	in.agent, _ = request.Choice(o, "agent_id", agentIDs(agents))
+	var strategies []string
+	for _, a := range agents {
+		strategies = append(strategies, a.Strategies...)
+	}
 	in.assets = readAssets(o)
 	in.strategy, _ = request.Choice(o, "strategy", strategies)
 	in.timeframe, _ = request.Choice(o, "timeframe", signal.Timeframes)
@@ -150,10 +154,15 @@ func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
 // check records the faults of w for its agent. With find, a source must have prices
 // of its assets. A change of other members is without find, so that a schedule with an asset
 // that no source has any more can still be changed.
-func (h *ScheduleHandlers) check(ctx context.Context, w *signal.Schedule, find bool, f *request.Faults) {
-	known, err := agentNamed(h.specs.agents.Catalogue(), string(w.Agent))
-	if err != nil { // it was switched off since the schedule was made
-		f.Body("/agent_id", request.CodeInvalidValue, request.OneOf(agentIDs(h.specs.agents.Catalogue())))
+func (h *ScheduleHandlers) check(ctx context.Context, w *signal.Schedule, agents []signal.Agent, find bool, f *request.Faults) {
+	i := slices.IndexFunc(agents, func(a signal.Agent) bool { return a.ID == w.Agent })
+	if i < 0 { // it was switched off or removed since the schedule was made
+		f.Body("/agent_id", request.CodeInvalidValue, request.OneOf(agentIDs(agents)))
+		return
+	}
+	known := agents[i]
+	if known.Account != "" && known.Endpoint == nil {
+		f.Body("/agent_id", request.CodeInvalidValue, noEndpoint(known.ID))
 		return
 	}
 	w.Assets = slices.Clone(w.Assets)
@@ -200,20 +209,24 @@ func (h *ScheduleHandlers) create(c *call) error {
 		CreatedAt: now,
 		UpdatedAt: now,
 	}
+	agents, err := h.specs.agents.list(c.r.Context(), c.principal.Account)
+	if err != nil {
+		return err
+	}
 	if err := c.decode(func(o *request.Object) {
-		in := h.read(o)
-		o.Require("agent_id", request.OneOf(agentIDs(h.specs.agents.Catalogue())))
-		h.specs.require(o, string(in.agent), "assets")
+		in := h.read(o, agents)
+		o.Require("agent_id", request.OneOf(agentIDs(agents)))
+		h.specs.require(c, o, string(in.agent), "assets")
 		o.Require("every", everyRule)
 		in.apply(&w)
 		if w.Agent != "" {
-			h.check(c.r.Context(), &w, true, &c.faults)
+			h.check(c.r.Context(), &w, agents, true, &c.faults)
 		}
 	}); err != nil {
 		return err
 	}
 	h.plan(c.r.Context(), &w, now)
-	w, err := h.schedules.AddSchedule(c.r.Context(), w, maxSchedules)
+	w, err = h.schedules.AddSchedule(c.r.Context(), w, maxSchedules)
 	if err != nil {
 		return err
 	}
@@ -266,9 +279,13 @@ func (h *ScheduleHandlers) find(c *call) (signal.Schedule, error) {
 
 // update answers PATCH /v1/schedules/{id}. It retries if another change comes first.
 func (h *ScheduleHandlers) update(c *call) error {
+	agents, err := h.specs.agents.list(c.r.Context(), c.principal.Account)
+	if err != nil {
+		return err
+	}
 	var in scheduleInput
 	if err := c.decode(func(o *request.Object) {
-		in = h.read(o)
+		in = h.read(o, agents)
 		in.status, _ = request.Choice(o, "status", signal.ScheduleStatuses)
 	}); err != nil {
 		return err
@@ -280,7 +297,7 @@ func (h *ScheduleHandlers) update(c *call) error {
 		}
 		changed, replan := in.apply(&w)
 		if changed {
-			h.check(c.r.Context(), &w, in.assets != nil || in.agent != "", &c.faults)
+			h.check(c.r.Context(), &w, agents, in.assets != nil || in.agent != "", &c.faults)
 			if err := c.faults.Err(); err != nil {
 				return err
 			}

@@ -30,12 +30,12 @@ type Counts interface {
 type ScorecardHandlers struct {
 	cards  Scorecards
 	counts Counts
-	agents Agents
+	agents *AgentCatalogue
 	now    func() time.Time
 }
 
 // NewScorecardHandlers returns the handlers of scorecards.
-func NewScorecardHandlers(cards Scorecards, counts Counts, agents Agents, now func() time.Time) *ScorecardHandlers {
+func NewScorecardHandlers(cards Scorecards, counts Counts, agents *AgentCatalogue, now func() time.Time) *ScorecardHandlers {
 	return &ScorecardHandlers{cards, counts, agents, now}
 }
 
@@ -51,9 +51,13 @@ func (h *ScorecardHandlers) Routes() []*Route {
 // card answers GET /v1/scorecard.
 func (h *ScorecardHandlers) card(c *call) error {
 	q := c.query
+	agents, strategies, err := h.agents.filterNames(c.r.Context(), c.principal.Account, q.Get("agent_id"), q.Get("strategy"))
+	if err != nil {
+		return err
+	}
 	wanted := scorecard.Query{
 		Account:   c.principal.Account,
-		Agent:     request.Option(q, "agent_id", allAgents),
+		Agent:     request.Option(q, "agent_id", agents),
 		Strategy:  request.Option(q, "strategy", strategies),
 		Asset:     filterAsset(c, h.counts),
 		Timeframe: request.Option(q, "timeframe", signal.Timeframes),
@@ -108,7 +112,11 @@ func (h *ScorecardHandlers) summary(c *call) error {
 		return err
 	}
 	v := summaryView{Today: todayView{results.Closed, results.Wins, results.R, results.RNet}}
-	for _, id := range agentIDs(h.agents.Catalogue()) {
+	agents, err := h.agents.list(ctx, account)
+	if err != nil {
+		return err
+	}
+	for _, id := range agentIDs(agents) {
 		sums := agentSums{Agent: id, countView: countView(counts[id]), Reasons: results.Reasons[id]}
 		// What has no prices closes by expiry only, and is not among the results.
 		sums.Expired = max(0, sums.Closed-sums.TakeProfit-sums.StopLoss-sums.AgentExit)

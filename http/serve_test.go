@@ -211,7 +211,7 @@ func TestEveryErrorCodeHasAPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	codes := doc.Components.Schemas["Problem"].Properties["code"].Enum
-	if len(codes) != 31 {
+	if len(codes) < 31 {
 		t.Errorf("%d codes are described", len(codes))
 	}
 	for _, code := range codes {

@@ -93,7 +93,9 @@ func TestExitsThatChangeNothing(t *testing.T) {
 		"another's": {nil, signal.NotFound("signal"), 404, `"code":"not_found"`},
 	} {
 		f := &fakes{
-			record: func(signal.SignalID, signal.Position, signal.Position) (*signal.Signal, error) { return c.record, c.err },
+			record: func(signal.SignalID, signal.Position, signal.Position) (*signal.Signal, error) {
+				return c.record, c.err
+			},
 			exit: func(signal.AccountID, signal.SignalID) error {
 				t.Errorf("%s: the exit is requested", name)
 				return nil
@@ -106,8 +108,10 @@ func TestExitsThatChangeNothing(t *testing.T) {
 		}
 	}
 	unavailable := &fakes{
-		record: func(signal.SignalID, signal.Position, signal.Position) (*signal.Signal, error) { return ownSignal(), nil },
-		exit:   func(signal.AccountID, signal.SignalID) error { return signal.Unavailable(nil) },
+		record: func(signal.SignalID, signal.Position, signal.Position) (*signal.Signal, error) {
+			return ownSignal(), nil
+		},
+		exit: func(signal.AccountID, signal.SignalID) error { return signal.Unavailable(nil) },
 	}
 	if a := do(t, newServer(t, unavailable), "POST", path, ""); a.Status != 503 {
 		t.Errorf("without the log: %d %s", a.Status, a.Body)

@@ -62,11 +62,14 @@ type SignalHandlers struct {
 	signals   Signals
 	exits     Exits
 	exports   *Exports
+	agents    *AgentCatalogue
 }
 
 // NewSignalHandlers returns the handlers of signals.
-func NewSignalHandlers(catalogue Catalogue, signals Signals, exits Exits, exports *Exports) *SignalHandlers {
-	return &SignalHandlers{catalogue, signals, exits, exports}
+func NewSignalHandlers(
+	catalogue Catalogue, signals Signals, exits Exits, exports *Exports, agents *AgentCatalogue,
+) *SignalHandlers {
+	return &SignalHandlers{catalogue, signals, exits, exports, agents}
 }
 
 // Routes implements Resource.
@@ -97,18 +100,19 @@ var signalFilters = []string{"asset", "strategy", "direction", "min_confidence",
 const viewFull = "full"
 
 // readSignalQuery reads the filters of lists of signals.
-func readSignalQuery(c *call, suggester AssetSuggester) catalogue.Query {
+func readSignalQuery(c *call, suggester AssetSuggester, all *AgentCatalogue) (catalogue.Query, error) {
 	q := c.query
+	agents, strategies, err := all.filterNames(c.r.Context(), c.principal.Account, q.Get("agent_id"), q.Get("strategy"))
 	return catalogue.Query{
 		Account:       c.principal.Account,
 		Asset:         filterAsset(c, suggester),
 		Strategy:      request.Option(q, "strategy", strategies),
-		Agent:         request.Option(q, "agent_id", allAgents),
+		Agent:         request.Option(q, "agent_id", agents),
 		Direction:     request.Option(q, "direction", directions),
 		Status:        request.Option(q, "status", statuses),
 		MinConfidence: q.Fraction("min_confidence"),
 		Since:         q.Since(),
-	}
+	}, err
 }
 
 // filterAsset reads the parameter asset of a list.
@@ -137,7 +141,10 @@ func checkFilterAsset(c *call, suggester AssetSuggester, name string) (code, det
 // list answers GET /v1/signals.
 func (h *SignalHandlers) list(c *call) error {
 	p := c.query.Page()
-	wanted := readSignalQuery(c, h.catalogue)
+	wanted, err := readSignalQuery(c, h.catalogue, h.agents)
+	if err != nil {
+		return err
+	}
 	wanted.Limit, wanted.Offset = p.Limit, p.Offset
 	view := request.Option(c.query, "view", []string{viewFull})
 	if err := c.faults.Err(); err != nil {

@@ -38,6 +38,7 @@ type webhookInput struct {
 type webhookReader struct {
 	addresses Addresses
 	assets    AssetSuggester // for filters
+	agents    *AgentCatalogue
 }
 
 // read reads the members that a new webhook and a change have in common.
@@ -244,10 +245,18 @@ func (r webhookReader) readFilter(c *call, o *request.Object) *signal.Filter {
 		return nil
 	}
 	f := &signal.Filter{}
+	given := ""
+	if in.Has("agents") || in.Has("strategies") {
+		given = "of the account" // perhaps
+	}
+	agents, strategies, err := r.agents.filterNames(c.r.Context(), c.principal.Account, given)
+	if err != nil {
+		c.faults.Fail(err)
+	}
 	f.Assets, _ = in.Texts("assets", signal.MaxFilterAssets, "must be a list of assets",
 		func(item string) (code, detail string) { return checkFilterAsset(c, r.assets, item) })
-	f.Agents = readKnown(in, "agents", signal.AgentIDs())
-	f.Strategies = readKnown(in, "strategies", signal.Strategies())
+	f.Agents = readKnown(in, "agents", agents)
+	f.Strategies = readKnown(in, "strategies", strategies)
 	f.Directions = readKnown(in, "directions", signal.Directions)
 	if x, ok := in.Number("min_confidence", 0, 1); ok {
 		f.MinConfidence = &x

@@ -73,6 +73,7 @@ type WebhookOptions struct {
 	Assets     AssetSuggester // for filters
 	Sealer     Sealer
 	Once       *Idempotency
+	Agents     *AgentCatalogue
 	Log        *slog.Logger
 	Now        func() time.Time
 }
@@ -86,7 +87,7 @@ type WebhookHandlers struct {
 // NewWebhookHandlers returns the handlers of webhooks.
 func NewWebhookHandlers(o WebhookOptions) *WebhookHandlers {
 	o.Log = o.Log.With("component", "http")
-	return &WebhookHandlers{o, webhookReader{o.Addresses, o.Assets}}
+	return &WebhookHandlers{o, webhookReader{o.Addresses, o.Assets, o.Agents}}
 }
 
 // Routes implements Resource.

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -56,7 +57,7 @@ func (h *WorkHandlers) backtest(c *call) error {
 	if err != nil {
 		return err
 	}
-	catalogue := h.specs.agents.Catalogue()
+	catalogue := h.specs.agents.service.Catalogue() // an account's own cannot be replayed
 	ids := agentIDs(catalogue)
 	o.Require("agent_id", request.OneOf(ids))
 	id, _ := request.Choice(o, "agent_id", ids)
@@ -68,8 +69,8 @@ func (h *WorkHandlers) backtest(c *call) error {
 		o.Bad("to", request.CodeOutOfRange, "must not be before from")
 	}
 	o.Close()
-	if known, err := agentNamed(catalogue, string(id)); err == nil {
-		h.specs.check(c, known, &r)
+	if i := slices.IndexFunc(catalogue, func(a signal.Agent) bool { return a.ID == id }); i >= 0 {
+		h.specs.check(c, catalogue[i], &r)
 	}
 	if err := c.faults.Err(); err != nil {
 		return err

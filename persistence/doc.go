@@ -76,6 +76,7 @@
 //	{pNN}:bodyrefs                hash   deliveries of a body beyond the first          as the body
 //	{pNN}:mails                   zset   mails by when to send them                     until they are sent
 //	{pNN}:mailrecords             hash   the records of these mails                     as the mail
+//	{pNN}:agents:ACCOUNT          hash   agents of an account, and "#AGENT" -> revision until the account is erased
 //	{pNN}:schedules:ACCOUNT       hash   schedules of an account                        until they are removed
 //	{pNN}:schedulerounds:ACCOUNT  hash   "SCHEDULE FIELD" -> the results of its rounds  as the schedule
 //	{pNN}:schedulesdue            zset   enabled schedules by when they run next        while they are enabled

@@ -16,6 +16,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/agents"
 	"github.com/agentsignal/agentsignal/persistence/codec"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
@@ -67,7 +68,7 @@ type erasingOf struct {
 
 // erasePass runs immediately and again after eraseGrace. Webhooks and schedules come first, so
 // that nothing more is sent or run.
-var erasePass = []eraseStage{eraseWebhooks, eraseSchedules, eraseMails, eraseJobs, eraseDue, eraseOpen, eraseReplies}
+var erasePass = []eraseStage{eraseWebhooks, eraseSchedules, eraseAgents, eraseMails, eraseJobs, eraseDue, eraseOpen, eraseReplies}
 
 // eraseStages run in this order; the nil stage waits for eraseGrace. Stored states name a stage
 // by its index, so a change of the list needs a new version of the state.
@@ -75,7 +76,7 @@ var eraseStages = slices.Concat(erasePass, []eraseStage{nil}, erasePass,
 	[]eraseStage{eraseEvents, tallySignals, eraseSignals, eraseSalt})
 
 // erasingVersion is the first word of a stored state.
-const erasingVersion = "5"
+const erasingVersion = "6"
 
 func (e erasing) String() string {
 	return fmt.Sprint(erasingVersion, " ", e.deleted.UnixMilli(), " ", e.stage, " ", e.gone, " ", e.cursor)
@@ -185,6 +186,10 @@ func eraseWebhooks(ctx context.Context, c *redisclient.Client, w erasingOf, curs
 
 func eraseSchedules(ctx context.Context, c *redisclient.Client, w erasingOf, _ string) (string, error) {
 	return schedules.Erase(ctx, c, w.partition, w.account)
+}
+
+func eraseAgents(ctx context.Context, c *redisclient.Client, w erasingOf, _ string) (string, error) {
+	return agents.Erase(ctx, c, w.partition, w.account)
 }
 
 func eraseMails(ctx context.Context, c *redisclient.Client, w erasingOf, cursor string) (string, error) {

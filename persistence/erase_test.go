@@ -23,11 +23,11 @@ import (
 
 func TestUnknownErasingsAreRefused(t *testing.T) {
 	t.Parallel()
-	if eraseStages[7] != nil || eraseStages[8] == nil {
+	if eraseStages[8] != nil || eraseStages[9] == nil {
 		t.Error("the second pass begins elsewhere")
 	}
 	for _, bad := range []string{
-		"5 1795253400123 19  ", "4 1795253400123 0  ", "6 1795253400123 0  ", "5 x 0  ", "5 1 -1  ", "5 1 0 ",
+		"6 1795253400123 21  ", "5 1795253400123 0  ", "7 1795253400123 0  ", "6 x 0  ", "6 1 -1  ", "6 1 0 ",
 	} {
 		if got, err := parseErasing(bad); err == nil {
 			t.Errorf("%q is read as %+v", bad, got)
@@ -36,9 +36,9 @@ func TestUnknownErasingsAreRefused(t *testing.T) {
 }
 
 func FuzzParseErasing(f *testing.F) {
-	f.Add("5 1795253400123 3  17")
-	f.Add("5 -1 4 a=1/0/1 ")
-	f.Add("5 1795253400123 14  (1795253400123-5")
+	f.Add("6 1795253400123 3  17")
+	f.Add("6 -1 4 a=1/0/1 ")
+	f.Add("6 1795253400123 14  (1795253400123-5")
 	f.Fuzz(func(t *testing.T, state string) {
 		e, err := parseErasing(state)
 		if err != nil {

@@ -28,6 +28,7 @@ type Options struct {
 	Cost func(class string) float64
 	// Slippage is that of backtests on 1h: how far beyond the stop a signal closes, in R.
 	Slippage float64
+	Skills   Skills   // of the agents of accounts; nil: none is known
 	Outcomes Outcomes // nil: the confidence of an asset rests on its own outcomes alone
 	Content  Content  // writes the texts of the content agent; default the built-in writer
 
@@ -126,6 +127,7 @@ func New(sys *engine.System, o Options) *Agents {
 	}
 	a.trading = newTrader(o.Market, o.Now, o.Cost)
 	a.trading.outcomes = o.Outcomes
+	exec.submitted = &submitted{a.trading, o.Skills}
 	texts := newWriter(o.Content)
 	for _, agent := range signal.Agents() {
 		if slices.Contains(o.Disabled, agent.ID) {
@@ -183,34 +185,62 @@ func (a *Agents) Agent(id signal.AgentID) (signal.Agent, error) {
 // KindNotFound, KindTooMany, or KindUnavailable, when no signal was published. If ctx ends
 // first Run returns its error; the run continues.
 func (a *Agents) Run(ctx context.Context, req signal.RunRequest) (Outcome, error) {
-	if err := a.checkStrategy(req); err != nil {
+	r, err := a.admit(req)
+	if err != nil {
 		return Outcome{}, err
 	}
-	if err := a.checkOpen(req.Account); err != nil {
-		return Outcome{}, err
-	}
-	if !a.begin() {
-		return Outcome{}, signal.Stopping(errDrained)
-	}
-	id := signal.NewRunID()
-	if !a.quota.take(req.Account) {
-		a.running.Done()
-		return Outcome{Run: id}, tooManyRuns("too many runs at once: wait until one has ended")
-	}
-	r := a.newRun(id, req, nil, func() {
-		a.quota.give(req.Account)
-		a.running.Done()
-	})
 	s, err := a.await(ctx, r)
 	return Outcome{Run: r.id, Signal: s}, err
+}
+
+// admit returns a synchronous run for which the account has a place.
+func (a *Agents) admit(req signal.RunRequest) (*run, error) {
+	if err := a.checkStrategy(req); err != nil {
+		return nil, err
+	}
+	if err := a.checkOpen(req.Account); err != nil {
+		return nil, err
+	}
+	if !a.begin() {
+		return nil, signal.Stopping(errDrained)
+	}
+	if !a.quota.take(req.Account) {
+		a.running.Done()
+		return nil, tooManyRuns("too many runs at once: wait until one has ended")
+	}
+	return a.newRun(signal.NewRunID(), req, nil, func() {
+		a.quota.give(req.Account)
+		a.running.Done()
+	}), nil
+}
+
+// Accept records what an account's agent has concluded: the members of a run with a Submission, whose fields must be
+// valid. It is Run, but the agent is not asked. Further errors are *InvalidError, and *signal.Error of KindConflict:
+// price_moved, or agent_changed if req.Own is not the stored agent any more.
+func (a *Agents) Accept(ctx context.Context, req signal.RunRequest) (Outcome, error) {
+	r, err := a.admit(req)
+	if err != nil {
+		return Outcome{}, err
+	}
+	go a.exec.accept(r)
+	select {
+	case got := <-r.answer:
+		return Outcome{Run: r.id, Signal: got.signal}, got.err
+	case <-ctx.Done():
+		return Outcome{Run: r.id}, ctx.Err()
+	}
 }
 
 // checkStrategy checks that the catalogue has the agent with the strategy, which also
 // restricts the labels of metrics to closed lists.
 func (a *Agents) checkStrategy(req signal.RunRequest) error {
-	agent, err := a.Agent(req.Agent)
-	if err != nil {
-		return err
+	agent := req.Own
+	if agent == nil {
+		listed, err := a.Agent(req.Agent)
+		if err != nil {
+			return err
+		}
+		agent = &listed
 	}
 	if !agent.Has(req.Strategy) {
 		const message = "the agent has no such strategy"

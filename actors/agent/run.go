@@ -124,6 +124,7 @@ type executor struct {
 	dueMargin     time.Duration
 	jobRetention  time.Duration
 	evaluators    map[signal.AgentID]evaluator
+	submitted     *submitted
 	metrics       *Metrics
 	slog          *slog.Logger
 	birth         time.Time // origin of run.accepted
@@ -170,6 +171,40 @@ type limited struct {
 
 // Deadline implements context.Context.
 func (l limited) Deadline() (time.Time, bool) { return l.deadline, true }
+
+// maxEvaluation is how long ago the price of a submission may have been taken when it is appended.
+const maxEvaluation = time.Second
+
+// accept records a submission and answers. What the market shows to be invalid leaves no trace: the error is then no
+// *signal.RunError.
+func (x *executor) accept(r *run) {
+	x.metrics.runStarted(r.request.Agent)
+	r.started = x.now()
+	ctx, cancel := context.WithTimeoutCause(x.ctx, x.timeout, errTimeout)
+	defer cancel()
+	var o outcome
+	for {
+		begun := time.Now()
+		c, err := x.submitted.Evaluate(market.For(ctx, r.request.Account), &r.request)
+		failed, known := errors.AsType[*signal.RunError](err)
+		switch {
+		case err == nil && time.Since(begun) > maxEvaluation && ctx.Err() == nil:
+			continue // the price is another one by now
+		case err == nil:
+			o.evaluation = &c
+		case ctx.Err() != nil:
+			o.err = endedError(context.Cause(ctx))
+		case known:
+			o.err = failed
+		default:
+			x.metrics.runEnded(r, nil, err, x.now().Sub(r.started))
+			r.settle(nil, err)
+			return
+		}
+		break
+	}
+	x.end(r, func() (*signal.Signal, error) { return x.record(r, o, nil, false) })
+}
 
 // fail records the end of a run that is not executed, and answers.
 func (x *executor) fail(r *run, failure *signal.RunError) {
@@ -317,7 +352,7 @@ func (b *changeBuffer) free() {
 // change returns the change that records the end of r, whose events are in buffer.
 func (x *executor) change(buffer *changeBuffer, r *run, o outcome, announced bool) signal.Change {
 	now := x.now()
-	c := signal.Change{Account: r.request.Account, Events: buffer.events[:0]}
+	c := signal.Change{Account: r.request.Account, Events: buffer.events[:0], Agent: r.request.Own}
 	size := 512 + len(r.request.Asset)*3
 	if o.evaluation != nil {
 		size += 512 + len(o.evaluation.Metadata)
@@ -355,10 +390,15 @@ func (x *executor) change(buffer *changeBuffer, r *run, o outcome, announced boo
 	add(signal.AgentCompleted, appendCompleted(b, r, s.ID, now))
 	if c.Job != nil {
 		c.Job.Status, c.Job.Signal = signal.JobCompleted, s
-	} else if r.request.Reply != nil {
-		header := map[string]string{"X-Run-Id": string(r.id)}
-		c.Reply = &signal.Reply{ReplyKey: *r.request.Reply, Status: 200, Header: header}
+		return c
 	}
+	kept := func(k *signal.ReplyKey) *signal.Reply {
+		if k == nil {
+			return nil
+		}
+		return &signal.Reply{ReplyKey: *k, Status: 200, Header: map[string]string{"X-Run-Id": string(r.id)}}
+	}
+	c.Reply, c.Reference = kept(r.request.Reply), kept(r.request.Reference)
 	return c
 }
 

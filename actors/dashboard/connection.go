@@ -18,8 +18,8 @@ type (
 	}
 	// followed reports that later events of the account will be published here.
 	followed struct{ err error }
-	// assetsChecked is the result of checking the assets in the filters of a subscribe.
-	assetsChecked struct {
+	// namesChecked is the result of checking the assets in the filters of a subscribe.
+	namesChecked struct {
 		message message
 		fault   *fault // nil if all are accepted
 	}
@@ -93,8 +93,8 @@ func (a *connection) Receive(c engine.Context) {
 		a.onCredentialChecked(c, m)
 	case followed:
 		a.onFollowed(c, m)
-	case assetsChecked:
-		a.onAssetsChecked(c, m)
+	case namesChecked:
+		a.onNamesChecked(c, m)
 	case missedFound:
 		a.onMissedFound(c, m)
 	case caughtUp:
@@ -170,7 +170,7 @@ func (a *connection) handle(c engine.Context, text []byte) bool {
 	case m.action == actionAuth:
 		a.authenticate(c, m.token)
 	case m.action == actionSubscribe:
-		a.checkAssets(c, m)
+		a.checkNames(c, m)
 	case m.action == actionUnsubscribe:
 		a.unsubscribe(m)
 	case m.action == actionPing:
@@ -326,20 +326,20 @@ func allowed(list []channel, scopes signal.ScopeSet) (granted, denied []channel)
 	return granted, denied
 }
 
-// checkAssets subscribes unless an asset in the filters looks misspelt.
-func (a *connection) checkAssets(c engine.Context, m message) {
-	if a.hub.o.SuggestAssets == nil || len(m.filter.Assets) == 0 {
+// checkNames subscribes unless a name in the filters looks misspelt.
+func (a *connection) checkNames(c engine.Context, m message) {
+	if (a.hub.o.SuggestAssets == nil || len(m.filter.Assets) == 0) && !namesOwn(&m.filter) {
 		a.subscribe(c, m)
 		return
 	}
 	a.busy = true
 	account := a.principal.Account
 	c.Go(func(ctx context.Context) any {
-		return assetsChecked{m, a.hub.misspelt(ctx, account, m.filter.Assets)}
+		return namesChecked{m, a.hub.unknown(ctx, account, &m.filter)}
 	})
 }
 
-func (a *connection) onAssetsChecked(c engine.Context, m assetsChecked) {
+func (a *connection) onNamesChecked(c engine.Context, m namesChecked) {
 	a.busy = false
 	if m.fault != nil {
 		a.refuse(m.message.ref, m.fault)

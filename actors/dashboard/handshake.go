@@ -48,7 +48,7 @@ func ReadSubscription(value func(name string) (string, bool), bad func(name, det
 // Refusal returns why a connection of account must not begin with s, as the fault of the parameter
 // assets, or "".
 func (h *Hub) Refusal(ctx context.Context, account signal.AccountID, s *Subscription) string {
-	f := h.misspelt(ctx, account, s.message.filter.Assets)
+	f := h.unknown(ctx, account, &s.message.filter)
 	if f == nil && !h.names.fit(account, h.subscription(nil, &s.message.filter).assets) {
 		f = h.tooManyAssets()
 	}
@@ -64,13 +64,42 @@ func asParameter(f *fault) string { return strings.ReplaceAll(f.message, "filter
 // suggestLimit bounds the check of the assets of one filter.
 const suggestLimit = 5 * time.Second
 
+// unknown returns the fault of the first name in a filter that looks misspelt or that no agent of the account has, or nil.
+func (h *Hub) unknown(ctx context.Context, account signal.AccountID, f *signal.Filter) *fault {
+	ctx, cancel := context.WithTimeout(ctx, suggestLimit)
+	defer cancel()
+	agents, strategies := signal.AgentIDs(), signal.Strategies()
+	if namesOwn(f) && h.o.AgentNames != nil {
+		own, names, err := h.o.AgentNames(ctx, account)
+		if err != nil {
+			return faultf(codeInvalidFilter, "the agents of the account cannot be read at the moment: try again")
+		}
+		agents, strategies = append(agents, own...), append(strategies, names...)
+	}
+	for _, name := range f.Agents {
+		if !slices.Contains(agents, name) {
+			return unknownName(codeInvalidFilter, "value of agents", string(name), texts(agents))
+		}
+	}
+	for _, name := range f.Strategies {
+		if !slices.Contains(strategies, name) {
+			return unknownName(codeInvalidFilter, "value of strategies", name, strategies)
+		}
+	}
+	return h.misspelt(ctx, account, f.Assets)
+}
+
+// namesOwn reports whether a filter names an agent or a strategy that the service does not have.
+func namesOwn(f *signal.Filter) bool {
+	return slices.ContainsFunc(f.Agents, func(id signal.AgentID) bool { return !id.BuiltIn() }) ||
+		slices.ContainsFunc(f.Strategies, func(name string) bool { return !slices.Contains(signal.Strategies(), name) })
+}
+
 // misspelt returns the fault of the first of the names that looks misspelt, or nil.
 func (h *Hub) misspelt(ctx context.Context, account signal.AccountID, names []string) *fault {
 	if h.o.SuggestAssets == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, suggestLimit)
-	defer cancel()
 	for _, name := range names {
 		if near := h.o.SuggestAssets(ctx, account, name); len(near) > 0 {
 			return faultf(codeInvalidFilter, "neither an asset nor a signal of the account has the name %q: %s "+

@@ -36,6 +36,8 @@ type Options struct {
 	// SuggestAssets returns the assets that a name in a filter may stand for, if it looks misspelt; nil to
 	// accept all names.
 	SuggestAssets func(ctx context.Context, account signal.AccountID, name string) []string
+	// AgentNames returns the ids and the strategies of the agents that an account has or had; nil if it has none.
+	AgentNames func(ctx context.Context, account signal.AccountID) ([]signal.AgentID, []string, error)
 	// Prices returns the newest price of every asset, for market.price; nil to send none. It is
 	// called once a second while a subscription names an asset, and not otherwise.
 	Prices func(context.Context) ([]LastPrice, error)

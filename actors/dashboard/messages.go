@@ -250,11 +250,11 @@ func (m *message) decodeFilter(name string, value []byte) (f *fault) {
 	case "assets":
 		filter.Assets, f = decodeAssets(value)
 	case "agents":
-		filter.Agents, f = decodeNames(name, value, signal.AgentIDs())
+		filter.Agents, f = decodeNames(name, value, signal.AgentIDs(), true)
 	case "strategies":
-		filter.Strategies, f = decodeNames(name, value, signal.Strategies())
+		filter.Strategies, f = decodeNames(name, value, signal.Strategies(), true)
 	case "directions":
-		filter.Directions, f = decodeNames(name, value, signal.Directions)
+		filter.Directions, f = decodeNames(name, value, signal.Directions, false)
 	case "min_confidence":
 		filter.MinConfidence, f = decodeNumber(name, value, 0, 1)
 	case "min_expected_r_net":
@@ -281,20 +281,17 @@ func decodeAssets(value []byte) ([]string, *fault) {
 	return assets, nil
 }
 
-// decodeNames reads a filter that lists some of known, each at most once.
-func decodeNames[T ~string](filter string, value []byte, known []T) ([]T, *fault) {
-	all := make([]string, 0, len(known))
-	for _, k := range known {
-		all = append(all, string(k))
-	}
-	texts, _, ok := stringsMember(value)
+// decodeNames reads a filter that lists some of known, each at most once, and if it is open names of an account's own.
+func decodeNames[T ~string](filter string, value []byte, known []T, open bool) ([]T, *fault) {
+	all := texts(known)
+	items, _, ok := stringsMember(value)
 	if !ok {
 		return nil, faultf(codeInvalidFilter, "filters.%s must be an array of some of: %s", filter, strings.Join(all, ", "))
 	}
 	var list []T
-	for _, text := range texts {
+	for _, text := range items {
 		switch {
-		case !slices.Contains(all, text):
+		case !slices.Contains(all, text) && !(open && signal.IsAgentName(text) && len(spelling.Nearest(text, all)) == 0):
 			return nil, unknownName(codeInvalidFilter, "value of "+filter, text, all)
 		case slices.Contains(list, T(text)):
 			return nil, faultf(codeInvalidFilter, "filters.%s has %q more than once", filter, text)
@@ -302,6 +299,15 @@ func decodeNames[T ~string](filter string, value []byte, known []T) ([]T, *fault
 		list = append(list, T(text))
 	}
 	return list, nil
+}
+
+// texts returns values as strings.
+func texts[T ~string](values []T) []string {
+	all := make([]string, 0, len(values))
+	for _, v := range values {
+		all = append(all, string(v))
+	}
+	return all
 }
 
 // decodeNumber reads a filter that is a number from low to high.

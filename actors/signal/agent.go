@@ -37,9 +37,11 @@ type Agent struct {
 
 	// Of an account's own agent.
 
-	Account  AccountID // whose agent it is; empty: of the service
-	Defaults AgentDefaults
-	Endpoint *Endpoint // where it is asked; nil: it cannot be run
+	Account   AccountID // whose agent it is; empty: of the service
+	CreatedAt time.Time
+	Revision  string // of the store
+	Defaults  AgentDefaults
+	Endpoint  *Endpoint // where it is asked; nil: it cannot be run
 }
 
 // Has reports whether strategy is one of the agent's own.
@@ -85,8 +87,10 @@ type RunRequest struct {
 	Timeframe  Timeframe
 	Risk       RiskLevel
 	Parameters Parameters
-	Submission *Submission // by the agent itself, which is an account's own; nil: the agent is run
+	Own        *Agent      // the agent, if it is the account's own
+	Submission *Submission // what that agent has concluded; nil: it is asked
 	Reply      *ReplyKey   // nil without an Idempotency-Key
+	Reference  *ReplyKey   // of a submission with a reference
 }
 
 // Parameters are an agent's own options.

@@ -119,11 +119,16 @@ type Change struct {
 	Job *Job
 	// Reply is kept for the Idempotency-Key of the request; nil without one.
 	Reply *Reply
+	// Reference is kept for the agent's own reference of its submission; nil without one.
+	Reference *Reply
 	// Due is a run of this process that must be ended if the process dies; see RunDue.
 	// Nil otherwise.
 	Due *RunDue
 	// Ended is the run whose Due the change settles, or empty.
 	Ended RunID
+	// Agent is the account's own agent that causes the change, which is refused with KindConflict if the agent was
+	// changed or removed since it was read. Nil for the agents of the service.
+	Agent *Agent
 	// Epoch fences a write that only the owner of the partition may make: it is refused
 	// with KindConflict if the partition has another epoch. 0 for other writes.
 	Epoch int64
@@ -143,6 +148,8 @@ type RunDue struct {
 type ReplyKey struct {
 	Method, Path, Key string
 	RequestHash       [32]byte // digest of the body, keyed with a key of the installation
+	// Keep is how long the reply is kept; 0 means a day.
+	Keep time.Duration
 	// FormerHashes are digests of the same request with earlier keys of the installation,
 	// under which its reply may have been kept.
 	FormerHashes [][32]byte

@@ -33,6 +33,20 @@ func (a AgentID) Label() string {
 	return OwnAgents
 }
 
+// IsAgentName reports whether an agent of an account, or a strategy of one, may have the name: 3 to 32 lower-case letters,
+// digits and underscores, of which the first is a letter.
+func IsAgentName(name string) bool {
+	if len(name) < 3 || len(name) > 32 || name[0] < 'a' || name[0] > 'z' {
+		return false
+	}
+	for i := range len(name) {
+		if c := name[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
 // Endpoint is where an account's agent is asked for a signal.
 type Endpoint struct {
 	URL    string

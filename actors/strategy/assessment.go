@@ -24,6 +24,9 @@ const (
 	// CalibrationFitted means all entries, and a forecast whose worth was measured on
 	// closed signals of the same agent.
 	CalibrationFitted = "fitted"
+	// CalibrationSkill means all entries at the levels of the signal, and the skill of the strategy of an
+	// account's agent.
+	CalibrationSkill = "skill"
 )
 
 // Assessment is the opinion of a strategy on a market at the close of a bar. Copies share
@@ -52,6 +55,7 @@ type Assessment struct {
 	// outcomes of the strategy.
 	Calibration string
 	Closed      int // closed signals behind CalibrationFitted
+	Skill       Skill
 	// Proven means that earlier differences in confidence were followed by such differences in
 	// outcomes, beyond chance. Without it the Reasoning claims neither an edge nor a loss.
 	Proven bool
@@ -138,6 +142,17 @@ func (a Assessment) Evaluate(o Origin, entry float64) (Evaluation, error) {
 	if err != nil {
 		return Evaluation{}, err
 	}
+	return Evaluation{
+		Direction:  a.Direction,
+		Confidence: signal.RoundConfidence(a.Confidence),
+		Levels:     levels,
+		Metadata:   a.At(o, levels),
+		Lifetime:   Lifetime(a.Timeframe, a.Risk, o.Compression),
+	}, nil
+}
+
+// At returns the metadata of an entry at the given levels.
+func (a Assessment) At(o Origin, l signal.Levels) json.RawMessage {
 	extra := map[string]any{"source": o.Source}
 	if o.Proxy != "" {
 		extra["proxy"] = o.Proxy
@@ -146,13 +161,13 @@ func (a Assessment) Evaluate(o Origin, entry float64) (Evaluation, error) {
 		extra["time_compression"] = o.Compression
 	}
 	maps.Copy(extra, a.Extra)
-	return Evaluation{
-		Direction:  a.Direction,
-		Confidence: signal.RoundConfidence(a.Confidence),
-		Levels:     levels,
-		Metadata:   slices.Clip(a.Metadata(o.Asset, levels, CostR(levels, levels.Entry, o.Cost), extra)),
-		Lifetime:   Lifetime(a.Timeframe, a.Risk, o.Compression),
-	}, nil
+	return slices.Clip(a.Metadata(o.Asset, l, CostR(l, l.Entry, o.Cost), extra))
+}
+
+// Skilled moves the confidence by the skill of a strategy of an account's agent.
+func (a *Assessment) Skilled(s Skill) {
+	a.Confidence, a.Calibration, a.Skill = s.Confidence(a.Prior), CalibrationSkill, s
+	a.Proven = s.Known() && (s.Low > 0 || s.High < 0)
 }
 
 // measure names what a confidence is. That of a text is another one: see package content.
@@ -183,6 +198,12 @@ func (a *Assessment) Metadata(asset string, l signal.Levels, cost float64, extra
 	}
 	if a.Headlines != nil {
 		o.strings("headlines", a.Headlines)
+	}
+	if a.Calibration == CalibrationSkill {
+		o.number("base_probability", a.Prior)
+		o.number("skill", a.Skill.Estimate)
+		o.value("skill_interval", func() any { return [2]float64{a.Skill.Low, a.Skill.High} })
+		o.number("skill_sample", float64(a.Skill.N))
 	}
 	o.skip = nil
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
@@ -222,6 +243,12 @@ func (a *Assessment) basis() string {
 		return fmt.Sprintf("past entries, worth %.0f independent ones, put it at %.0f %%, "+
 			"and the forecast changes that by %+.1f points, as fitted to %d closed signals",
 			a.Sample, 100*a.Prior, points, a.Closed)
+	case a.Calibration == CalibrationSkill && !a.Skill.Known():
+		return fmt.Sprintf("past entries at these levels, worth %.0f independent ones, put it at %.0f %%, and the skill of the "+
+			"strategy is not yet known, with %d closed signals", a.Sample, 100*a.Prior, a.Skill.N)
+	case a.Calibration == CalibrationSkill:
+		return fmt.Sprintf("past entries at these levels, worth %.0f independent ones, put it at %.0f %%, and the skill of the "+
+			"strategy changes that by %+.1f points, as measured on %d closed signals", a.Sample, 100*a.Prior, points, a.Skill.N)
 	case a.Sample < 1:
 		return fmt.Sprintf("hardly any comparable past setup is known, and past entries as a whole put it at %.0f %%",
 			100*a.Prior)

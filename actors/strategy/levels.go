@@ -116,6 +116,12 @@ func priceLevels(d signal.Direction, entry, atr, multiple, tick float64) (signal
 	return l, nil
 }
 
+// RoundToTick returns a price rounded to the nearest multiple of tick, which is above 0.
+func RoundToTick(price, tick float64) float64 {
+	tick = max(tick, minTick)
+	return toTick(math.Round(price/tick), tick)
+}
+
 // toTick returns n ticks as the float64 nearest to the exact decimal: 3 ticks of 0.1 are
 // 0.3, not 0.30000000000000004.
 func toTick(n, tick float64) float64 {

@@ -45,7 +45,11 @@ type Fault struct {
 type Faults struct {
 	list     []Fault
 	unlisted int // beyond maxFaults
+	failed   error
 }
+
+// Fail records that the request could not be checked, of which the faults say nothing.
+func (f *Faults) Fail(err error) { f.failed = err }
 
 // Add records a fault. Beyond a hundred, faults are only counted.
 func (f *Faults) Add(in Place, name, code, detail string) {
@@ -69,8 +73,11 @@ func (f *Faults) has(in Place, name string) bool {
 // Any reports whether a fault was recorded.
 func (f *Faults) Any() bool { return len(f.list) > 0 }
 
-// Err returns an *InvalidError with the recorded faults, or nil.
+// Err returns an *InvalidError with the recorded faults, the error of Fail, or nil.
 func (f *Faults) Err() error {
+	if f.failed != nil {
+		return f.failed
+	}
 	if !f.Any() {
 		return nil
 	}

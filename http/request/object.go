@@ -227,6 +227,19 @@ func (o *Object) Object(name string) (*Object, bool) {
 	return newObject(o.at(name), v, o.faults), true
 }
 
+// RawObject returns the text of an object, whose members are not read.
+func (o *Object) RawObject(name string) ([]byte, bool) {
+	v := o.take(name)
+	if v == nil {
+		return nil, false
+	}
+	if v[0] != '{' {
+		o.Bad(name, CodeInvalidType, "must be an object")
+		return nil, false
+	}
+	return v, true
+}
+
 // Texts reads an array of at most limit strings. rule is the detail of a value of another
 // type. The faults that check returns are recorded at the pointers of the items.
 func (o *Object) Texts(

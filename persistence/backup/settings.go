@@ -14,18 +14,23 @@ import (
 )
 
 const (
-	kindWebhook  kind = 5 // account, id, record, health
-	kindSchedule kind = 9 // account, id, record, due, then field and value of each result
+	kindWebhook  kind = 5  // account, id, record, health
+	kindAgent    kind = 37 // account, field, value
+	kindSchedule kind = 9  // account, id, record, due, then field and value of each result
 )
 
 // settings are the webhooks and schedules of all accounts, with pending deliveries (deliveries.go).
 var settings = section{
 	keys: []string{"{pNN}:webhooks:ACCOUNT", "{pNN}:webhookhealth:ACCOUNT", "{pNN}:webhookaccounts", "{pNN}:webhooksdue",
 		"{pNN}:webhookstats", "{pNN}:deliveries:WEBHOOK", "{pNN}:recorded:WEBHOOK", "{pNN}:pending:WEBHOOK",
-		"{pNN}:waits:WEBHOOK", "{pNN}:bodies", "{pNN}:bodyrefs", "{pNN}:schedules:ACCOUNT", "{pNN}:schedulerounds:ACCOUNT"},
+		"{pNN}:waits:WEBHOOK", "{pNN}:bodies", "{pNN}:bodyrefs", "{pNN}:schedules:ACCOUNT", "{pNN}:schedulerounds:ACCOUNT",
+		"{pNN}:agents:ACCOUNT"},
 	save: func(ctx context.Context, s *source) error { return saveMissing(ctx, s, saveUnsent) },
 	records: []record{
 		{kind: kindWebhook, fields: 4, names: 1, load: loadWebhook},
+		{kind: kindAgent, fields: 3, names: 1, load: toHash(func(t *target, f fields) string {
+			return t.AgentsKey(t.of(f.account(0)), f.account(0))
+		}, 1)},
 		{kind: kindSchedule, fields: 4, names: 1, load: loadSchedule},
 		{kind: kindDelivery, fields: 6, names: 2, load: loadDelivery},
 		{kind: kindWait, fields: 5, names: 2, load: loadWait},
@@ -46,12 +51,13 @@ func saveMissing(ctx context.Context, s *source, unsent func(context.Context, *s
 	}
 	for group := range slices.Chunk(all, accountsAtOnce) {
 		pipe := s.RDB.Pipeline()
-		var hooks, health, schedules, rounds []*redis.MapStringStringCmd
+		var hooks, health, agents, schedules, rounds []*redis.MapStringStringCmd
 		for _, a := range group {
 			account := signal.AccountID(a)
 			p := s.Partition(account)
 			hooks = append(hooks, pipe.HGetAll(ctx, s.WebhooksKey(p, account)))
 			health = append(health, pipe.HGetAll(ctx, s.WebhookHealthKey(p, account)))
+			agents = append(agents, pipe.HGetAll(ctx, s.AgentsKey(p, account)))
 			schedules = append(schedules, pipe.HGetAll(ctx, s.SchedulesKey(p, account)))
 			rounds = append(rounds, pipe.HGetAll(ctx, s.ScheduleRoundsKey(p, account)))
 		}
@@ -69,6 +75,11 @@ func saveMissing(ctx context.Context, s *source, unsent func(context.Context, *s
 					return err
 				}
 				if err := unsent(ctx, s, &w); err != nil {
+					return err
+				}
+			}
+			for field, value := range s.unsaved(account, agents[i].Val()) {
+				if err := s.add(kindAgent, account, field, value); err != nil {
 					return err
 				}
 			}

@@ -1,6 +1,7 @@
 package eventlog
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -17,7 +18,9 @@ var (
 	errChanged  = error(signal.Changed(0)) // callers get the sequence that is stored
 	errExit     = redisclient.Refused(signal.CodeExitRequested, "the agent of the signal has asked for its exit")
 	ErrNotOwner = redisclient.Refused(signal.CodeNotOwner, "another node owns the partition")
-	errRunEnded = redisclient.Refused("run_ended", "the run has ended already")
+	// ErrAgentChanged refuses a change by an agent that was changed or removed since it was read.
+	ErrAgentChanged = redisclient.Refused("agent_changed", "the agent was changed meanwhile")
+	errRunEnded     = redisclient.Refused("run_ended", "the run has ended already")
 )
 
 // ErrClaimLost refuses the reply of a request whose Idempotency-Key another request has taken,
@@ -30,6 +33,10 @@ func changeOperation(k redisclient.Keys, p int, c *signal.Change, now time.Time)
 	o := NewOperation(k)
 	if c.Epoch != 0 {
 		o.Fence(c.Epoch)
+	}
+	if a := c.Agent; a != nil {
+		k := o.Key(k.AgentsKey(p, c.Account))
+		o.Guard(GuardFieldIs, k, ErrAgentChanged, AgentRevision(a.ID), a.Revision)
 	}
 	described, creates := -1, false // the event that concerns c.Signal
 	for i := range c.Events {
@@ -148,6 +155,9 @@ func (o *Operation) addReferring(p int, c *signal.Change) {
 	if c.Reply != nil {
 		o.AddReply(p, c.Account, c.Reply)
 	}
+	if c.Reference != nil {
+		o.AddReply(p, c.Account, c.Reference)
+	}
 	if c.Job != nil {
 		o.addJob(p, c.Job)
 	}
@@ -158,7 +168,7 @@ func (o *Operation) addReferring(p int, c *signal.Change) {
 func (o *Operation) AddReply(p int, account signal.AccountID, r *signal.Reply) {
 	k := o.Key(o.ReplyKey(p, account, codec.ReplyDigest(&r.ReplyKey)))
 	o.Guard(guardKeyFree, k, ErrClaimLost, codec.Text(codec.AppendReplyLock(nil, &r.ReplyKey)))
-	retention := strconv.FormatInt(ReplyRetention.Milliseconds(), 10)
+	retention := strconv.FormatInt(cmp.Or(r.Keep, ReplyRetention).Milliseconds(), 10)
 	o.Stamped(StampID, 0, CmdSet, k, codec.Text(codec.AppendReply(nil, r)), "PX", retention)
 }
 
@@ -221,6 +231,9 @@ func endedMember(c *signal.Change) string {
 	}
 	return ""
 }
+
+// AgentRevision returns the field with the revision of an agent in the hash of its account's agents.
+func AgentRevision(id signal.AgentID) string { return "#" + string(id) }
 
 // Announce appends an internal event to the event log.
 func (o *Operation) Announce(a signal.AccountID, t signal.EventType, subject string) {

@@ -219,6 +219,11 @@ func (k Keys) MailsKey(p int) string { return k.PartitionKey(p, "mails") }
 // MailRecordsKey holds the records of mails.
 func (k Keys) MailRecordsKey(p int) string { return k.PartitionKey(p, "mailrecords") }
 
+// AgentsKey holds the agents that belong to an account. See package agents.
+func (k Keys) AgentsKey(p int, a signal.AccountID) string {
+	return k.PartitionKey(p, "agents:"+string(a))
+}
+
 // SchedulesKey holds the records of an account's schedules.
 func (k Keys) SchedulesKey(p int, a signal.AccountID) string {
 	return k.PartitionKey(p, "schedules:"+string(a))

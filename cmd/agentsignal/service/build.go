@@ -2,18 +2,20 @@ package service
 
 import (
 	"context"
-	"github.com/agentsignal/agentsignal/actors/checkpoints"
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/agentsignal/agentsignal/actors/checkpoints"
 	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/engine"
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/weather"
+	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/persistence/agents"
 	marketstore "github.com/agentsignal/agentsignal/persistence/market"
 )
 
@@ -38,6 +40,7 @@ type parts struct {
 	*proof
 	scorecards *scorecard.Scorecards
 	hub        *dashboard.Hub
+	ownAgents  *agents.Store
 	membership *membership
 	risks      *risks
 	readiness  *readiness
@@ -61,6 +64,11 @@ func build(e environment, n *node, s *storage, b *background) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	secrets, err := keyring.New(n.keys.encryption)
+	if err != nil {
+		return nil, err
+	}
+	own := agents.New(s.store.Client, s.events, secrets)
 	runs, err := newRuns(e, s, n.id, system, prices.market, forecaster)
 	if err != nil {
 		return nil, err
@@ -68,7 +76,7 @@ func build(e environment, n *node, s *storage, b *background) (*parts, error) {
 	open = runs.lifecycle
 	// It ends after the requests and streams that it serves, and before the parts that it uses.
 	e.stops.Add("background", func(ctx context.Context) error { return b.stop(ctx, s.store.Client.EndBlocking) })
-	delivery, err := newWebhookDelivery(e, s, n.keys.encryption, prices.market.Assets.Name)
+	delivery, err := newWebhookDelivery(e, s, secrets, prices.market.Assets.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -82,11 +90,11 @@ func build(e environment, n *node, s *storage, b *background) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	hub := newHub(e, s, system, access.credentials.Authenticator, prices, runs.catalogue)
+	hub := newHub(e, s, system, access.credentials.Authenticator, prices, runs.catalogue, own)
 	subscribe(s.tail, access.credentials.Authenticator, hub, runs, scorecards)
 	membership := newMembership(e, n, s, delivery.webhooks.Settings)
 	risks := &risks{store: s.store, log: e.log}
 	readiness := &readiness{s, system, membership, risks, fixedWarnings(e, n)}
-	return &parts{s, access, system, forecaster, prices, runs, delivery, planning, proof, scorecards, hub, membership,
+	return &parts{s, access, system, forecaster, prices, runs, delivery, planning, proof, scorecards, hub, own, membership,
 		risks, readiness}, nil
 }

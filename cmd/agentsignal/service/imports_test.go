@@ -94,6 +94,7 @@ var mayImport = []struct {
 	{"persistence/market", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
 		"persistence/redisclient"}},
 	{"persistence/outcomes", []string{"actors/signal", "persistence/codec", "persistence/redisclient"}},
+	{"persistence/agents", []string{"actors/signal", "persistence/eventlog", "persistence/redisclient"}},
 	{"persistence/schedules", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
 		"persistence/redisclient"}},
 	{"persistence/audits", []string{"actors/signal", "persistence/codec", "persistence/redisclient"}},

@@ -38,7 +38,8 @@ func newService(e environment, n *node, p *parts, spans *tracing.Exporter) (*sig
 // resources returns the resources of the API. The busiest come first.
 func resources(e environment, n *node, p *parts, origins *signalhttp.Origins) []signalhttp.Resource {
 	c, now := e.config, p.store.Client.Now
-	specs := signalhttp.NewRunSpecs(p.agents, p.market.Assets)
+	agents := signalhttp.NewAgentCatalogue(p.agents, p.ownAgents)
+	specs := signalhttp.NewRunSpecs(agents, p.market.Assets)
 	once := signalhttp.NewIdempotency(p.store.Requests, p.secrets, e.log)
 	webhooks := signalhttp.WebhookOptions{
 		Webhooks:  p.webhooks.Settings,
@@ -46,6 +47,7 @@ func resources(e environment, n *node, p *parts, origins *signalhttp.Origins) []
 		Assets:    p.catalogue,
 		Sealer:    p.secrets,
 		Once:      once,
+		Agents:    agents,
 		Log:       e.log,
 		Now:       now,
 	}
@@ -54,14 +56,15 @@ func resources(e environment, n *node, p *parts, origins *signalhttp.Origins) []
 	}
 	return []signalhttp.Resource{
 		signalhttp.NewRunHandlers(p.agents, specs, once),
+		signalhttp.NewSubmissionHandlers(p.agents, agents, specs, once, time.Duration(c.Signals.Retention)),
 		signalhttp.NewWeatherHandlers(p.catalogue),
 		signalhttp.NewSignalHandlers(p.catalogue, p.store.Signals, p.events,
-			signalhttp.NewExports(c.HTTP.MaxExports, c.HTTP.MaxAccountExports, 0)),
+			signalhttp.NewExports(c.HTTP.MaxExports, c.HTTP.MaxAccountExports, 0), agents),
 		signalhttp.NewJobHandlers(p.agents),
-		signalhttp.NewAgentHandlers(p.agents),
+		signalhttp.NewAgentHandlers(agents, signalhttp.NewOwnAgentHandlers(p.ownAgents, p.guard, now)),
 		signalhttp.NewAssetHandlers(p.market.Assets),
 		signalhttp.NewWorkHandlers(p.agents, specs),
-		signalhttp.NewScorecardHandlers(p.scorecards, p.catalogue, p.agents, now),
+		signalhttp.NewScorecardHandlers(p.scorecards, p.catalogue, agents, now),
 		signalhttp.NewAuditHandlers(p.audit),
 		signalhttp.NewRecordHandlers(p.store.Leaves, p.witnesses, p.catalogue, n.keys.record.Public()),
 		signalhttp.NewScheduleHandlers(p.schedules, specs, p.speedOf, now),

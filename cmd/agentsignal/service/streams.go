@@ -10,6 +10,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/persistence/agents"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 )
 
@@ -19,6 +20,7 @@ const streamGrace = 2 * time.Second
 // newHub returns the hub of the WebSocket connections.
 func newHub(
 	e environment, s *storage, system *engine.System, accounts *credentials.Authenticator, p *prices, lists *catalogue.Catalogue,
+	own *agents.Store,
 ) *dashboard.Hub {
 	c := e.config.Dashboard
 	hub := dashboard.NewHub(system, dashboard.Options{
@@ -28,6 +30,7 @@ func newHub(
 		Log:            eventLog{s.store.Logs, s.tail},
 		Name:           p.market.Assets.Name,
 		SuggestAssets:  lists.SuggestAssets,
+		AgentNames:     own.Names,
 		Prices:         p.last,
 		Heartbeat:      time.Duration(c.Heartbeat),
 		AuthTimeout:    time.Duration(c.AuthTimeout),

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/webhook"
 	"github.com/agentsignal/agentsignal/actors/webhook/guard"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
@@ -29,13 +28,9 @@ type webhookDelivery struct {
 
 // newWebhookDelivery builds the store of webhooks and the delivery to them. name returns the name of an asset.
 func newWebhookDelivery(
-	e environment, s *storage, keys []credential.NamedKey, name func(string) string,
+	e environment, s *storage, secrets *keyring.Ring, name func(string) string,
 ) (*webhookDelivery, error) {
 	c := e.config.Webhooks
-	secrets, err := keyring.New(keys)
-	if err != nil {
-		return nil, err
-	}
 	networks, err := parsePrefixes("webhooks.allowed_networks", c.AllowedNetworks)
 	if err != nil {
 		return nil, err

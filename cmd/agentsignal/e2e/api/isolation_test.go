@@ -48,6 +48,10 @@ var routeRules = map[string]struct{ who, ids, body string }{
 	"GET /v1/jobs/{id}":                    {"agents:run", "job", ""},
 	"GET /v1/agents":                       {"agents:read", "", ""},
 	"GET /v1/agents/{id}":                  {"agents:read", "", ""},
+	"POST /v1/agents":                      {forSessions, "", `{}`},
+	"PATCH /v1/agents/{id}":                {forSessions, "agent", `{"name":"Hers"}`},
+	"DELETE /v1/agents/{id}":               {forSessions, "agent", ""},
+	"POST /v1/agents/{id}/signals":         {"agents:run", "agent", `{"asset":"BTC","strategy":"hers","direction":"long"}`},
 	"GET /v1/schedules":                    {"agents:run", "", ""},
 	"POST /v1/schedules":                   {"agents:run", "", `{}`},
 	"GET /v1/schedules/{id}":               {"agents:run", "schedule", ""},
@@ -123,7 +127,7 @@ func unknownBelongings() belongings {
 	return belongings{"signal": string(signal.NewSignalID()),
 		"weather": strings.Replace(string(signal.NewSignalID()), "sig_", "wsig_", 1), "job": string(signal.NewJobID()),
 		"schedule": string(signal.NewScheduleID()), "webhook": string(signal.NewWebhookID()),
-		"delivery": string(signal.NewDeliveryID()), "key": string(signal.NewKeyID())}
+		"delivery": string(signal.NewDeliveryID()), "key": string(signal.NewKeyID()), "agent": "none"}
 }
 
 // owns makes one of everything for a client.
@@ -139,9 +143,10 @@ func owns(t *testing.T, user *e2e.Client) belongings {
 			ID string `json:"weather_signal_id"`
 		}
 	}](t, body).Metadata.ID
+	user.Post("/v1/agents", `{"id":"hers","name":"Hers","category":"trading","strategies":["hers"]}`)
 	schedule := user.AddSchedule(`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).ID
 	return belongings{"signal": run.ID, "weather": weather, "job": user.Submit("BTC", "momentum").ID,
-		"schedule": schedule, "webhook": hook.ID, "delivery": test.ID, "key": user.Key("hers", "").ID}
+		"schedule": schedule, "webhook": hook.ID, "delivery": test.ID, "key": user.Key("hers", "").ID, "agent": "hers"}
 }
 
 // TestEveryRouteWithEveryScope requests resources of another account, and unknown ones, by
@@ -178,8 +183,9 @@ func TestEveryRouteWithEveryScope(t *testing.T) {
 			continue
 		}
 		method, template, _ := strings.Cut(route, " ")
-		if named := strings.Contains(template, "{id}") && !strings.HasPrefix(template, "/v1/agents/") ||
-			strings.Contains(template, "_id}"); named != (rule.ids != "") {
+		named := strings.Contains(template, "{id}") && !strings.HasPrefix(template, "/v1/agents/") ||
+			strings.Contains(template, "_id}") || rule.ids == "agent"
+		if named != (rule.ids != "") {
 			t.Errorf("%s has the identifiers %q", route, rule.ids)
 		}
 		for name, who := range credentials {

@@ -1,0 +1,77 @@
+package http_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
+
+// fakeOwnAgents keeps the agents of accounts in memory.
+type fakeOwnAgents struct {
+	mu   sync.Mutex
+	list []signal.Agent
+}
+
+func (f *fakeOwnAgents) Agents(_ context.Context, account signal.AccountID) (list []signal.Agent, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range f.list {
+		if a.Account == account {
+			list = append(list, a)
+		}
+	}
+	return list, nil
+}
+
+func (f *fakeOwnAgents) Agent(ctx context.Context, account signal.AccountID, id signal.AgentID) (signal.Agent, error) {
+	return f.Change(ctx, account, id, func(*signal.Agent) error { return nil })
+}
+
+func (f *fakeOwnAgents) Add(_ context.Context, a signal.Agent) (signal.Agent, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, old := range f.list {
+		if old.Account == a.Account && old.ID == a.ID {
+			return a, &signal.Error{Kind: signal.KindConflict, Code: "name_taken", Message: "taken"}
+		}
+	}
+	a.Revision = strconv.Itoa(len(f.list))
+	f.list = append(f.list, a)
+	return a, nil
+}
+
+func (f *fakeOwnAgents) Change(_ context.Context, account signal.AccountID, id signal.AgentID,
+	change func(*signal.Agent) error) (signal.Agent, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range f.list {
+		if f.list[i].Account == account && f.list[i].ID == id {
+			a := f.list[i]
+			if err := change(&a); err != nil {
+				return signal.Agent{}, err
+			}
+			f.list[i] = a
+			return a, nil
+		}
+	}
+	return signal.Agent{}, signal.NotFound("agent")
+}
+
+func (f *fakeOwnAgents) Remove(ctx context.Context, account signal.AccountID, id signal.AgentID) error {
+	_, err := f.Change(ctx, account, id, func(a *signal.Agent) error {
+		a.Account = ""
+		return nil
+	})
+	return err
+}
+
+func (f *fakeOwnAgents) Names(_ context.Context, account signal.AccountID) (
+	ids []signal.AgentID, strategies []string, err error) {
+	list, err := f.Agents(context.Background(), account)
+	for _, a := range list {
+		ids, strategies = append(ids, a.ID), append(strategies, a.Strategies...)
+	}
+	return ids, strategies, err
+}

@@ -1,0 +1,267 @@
+package http
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/http/limits"
+	"github.com/agentsignal/agentsignal/http/request"
+)
+
+// Submitter records what the agents of accounts conclude. See agent.Agents.
+type Submitter interface {
+	Accept(ctx context.Context, req signal.RunRequest) (agent.Outcome, error)
+}
+
+// Limits of submissions.
+const (
+	maxIndicators    = 20     // names
+	maxIndicatorName = 80     // characters
+	maxReasoning     = 2000   // characters
+	maxParameters    = 4096   // bytes
+	maxText          = 20_000 // characters
+	maxReference     = 100    // characters
+)
+
+// acceptAttempts is how often a submission is made whose agent was changed since it was read.
+const acceptAttempts = 3
+
+// SubmissionHandlers answer for signals that agents of accounts submit.
+type SubmissionHandlers struct {
+	submitter Submitter
+	agents    *AgentCatalogue
+	assets    *RunSpecs
+	once      *Idempotency
+	retention time.Duration // of signals
+}
+
+// NewSubmissionHandlers returns the handlers of submissions. retention is how long signals are kept.
+func NewSubmissionHandlers(
+	submitter Submitter, agents *AgentCatalogue, specs *RunSpecs, once *Idempotency, retention time.Duration,
+) *SubmissionHandlers {
+	return &SubmissionHandlers{submitter, agents, specs, once, retention}
+}
+
+// Routes implements Resource.
+func (h *SubmissionHandlers) Routes() []*Route {
+	return []*Route{route("/v1/agents/{id}/signals",
+		methods{"POST": {guard: anyToken, scope: signal.AgentsRun, class: limits.Runs, handle: h.submit}})}
+}
+
+// submit answers POST /v1/agents/{id}/signals.
+func (h *SubmissionHandlers) submit(c *call) error {
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	checkIdempotencyKey(c.r.Header, &c.faults)
+	if err := c.faults.Err(); err != nil {
+		return err
+	}
+	a, err := h.agents.named(c.r.Context(), c.principal.Account, c.vars["id"])
+	if err == nil && a.Account == "" {
+		_, err = ownID(c)
+	}
+	if err != nil {
+		return err
+	}
+	req := signal.RunRequest{Account: c.principal.Account, Agent: a.ID, Own: &a, Submission: &signal.Submission{}}
+	if o := request.ReadObject(body, &c.faults); o != nil {
+		o.Require("asset", assetRule)
+		o.Require("strategy", request.OneOf(a.Strategies))
+		req.Asset = readAsset(o)
+		req.Strategy, _ = request.Choice(o, "strategy", a.Strategies)
+		readSubmission(o, &req)
+		o.Close()
+		h.checkAsset(c, &req)
+	}
+	if err := c.faults.Err(); err != nil {
+		return err
+	}
+	first := func() error { return h.accept(c, req) }
+	if text := req.Submission.Reference; text != "" {
+		req.Reference = h.reference(&req, text)
+		inner := first
+		first = func() error {
+			return usedReference(h.once.replayOr(c, *req.Reference, inner, nil))
+		}
+	}
+	if req.Reply = h.once.key(c, body); req.Reply != nil {
+		return h.once.replayOr(c, *req.Reply, first, nil)
+	}
+	return first()
+}
+
+// checkAsset gives the asset its catalogue name, and records the fault of one without prices that needs them.
+func (h *SubmissionHandlers) checkAsset(c *call, req *signal.RunRequest) {
+	one := []string{req.Asset}
+	h.assets.name(*req.Own, one, assetPointer, &c.faults)
+	if req.Asset = one[0]; req.Own.Category == signal.Trading {
+		h.assets.find(c.r.Context(), *req.Own, one, assetPointer, &c.faults)
+	}
+}
+
+// reference returns the key under which the answer to a submission is kept as long as its signal.
+func (h *SubmissionHandlers) reference(req *signal.RunRequest, text string) *signal.ReplyKey {
+	same := strings.Join([]string{req.Asset, req.Strategy, string(req.Submission.Direction)}, "\x00")
+	digests := h.once.sealer.Digests([]byte(same), "reference "+string(req.Account)+" "+string(req.Agent)+" "+text)
+	return &signal.ReplyKey{Method: "REFERENCE", Path: string(req.Agent), Key: text, RequestHash: digests[0],
+		FormerHashes: digests[1:], Claim: h.once.replies.NewClaim(), Keep: h.retention}
+}
+
+// usedReference names the member that a mismatch is about, which of an Idempotency-Key is a header.
+func usedReference(err error) error {
+	if signal.KindOf(err) == signal.KindMismatch {
+		return &signal.Error{Kind: signal.KindConflict, Code: "reference_used",
+			Message: "the agent has submitted another asset, strategy or direction under this reference"}
+	}
+	return err
+}
+
+// accept answers with the signal of a submission. It reads the agent again if that was changed meanwhile.
+func (h *SubmissionHandlers) accept(c *call, req signal.RunRequest) error {
+	ctx := context.WithoutCancel(c.r.Context())
+	var outcome agent.Outcome
+	var err error
+	for range acceptAttempts {
+		if outcome, err = h.submitter.Accept(ctx, req); signal.CodeOf(err) != "agent_changed" {
+			break
+		}
+		a, gone := h.agents.own.Agent(ctx, req.Account, req.Agent)
+		if gone != nil {
+			return gone
+		}
+		req.Own = &a
+	}
+	if outcome.Run != "" {
+		c.Header()["X-Run-Id"] = []string{string(outcome.Run)}
+	}
+	if err != nil {
+		return submissionError(c, outcome.Run, err)
+	}
+	return c.json(http.StatusOK, appendSignal(make([]byte, 0, 512+len(outcome.Signal.Metadata)), outcome.Signal))
+}
+
+// submissionError returns the error of a submission as it is answered.
+func submissionError(c *call, run signal.RunID, err error) error {
+	if e, ok := errors.AsType[*agent.InvalidError](err); ok {
+		for _, f := range e.Faults {
+			c.faults.Body(f.Pointer, f.Code, f.Detail)
+		}
+		return c.faults.Err()
+	}
+	if e, ok := errors.AsType[*signal.RunError](err); ok {
+		failed := &runFailed{run: run, RunError: e}
+		if slices.Contains([]signal.ErrorCode{signal.DataUnavailable, signal.StaleData, signal.MarketClosed}, e.Code) {
+			failed.code = "price_unavailable"
+		}
+		return failed
+	}
+	return err
+}
+
+// readSubmission reads what an agent has concluded: all members but asset and strategy.
+func readSubmission(o *request.Object, req *signal.RunRequest) {
+	a, s := req.Own, req.Submission
+	d := a.Defaults
+	req.Timeframe, req.Risk = signal.H1, signal.MediumRisk
+	if d.Timeframe != "" {
+		req.Timeframe = d.Timeframe
+	}
+	if d.Risk != "" {
+		req.Risk = d.Risk
+	}
+	if t, ok := request.Choice(o, "timeframe", signal.Timeframes); ok {
+		req.Timeframe = t
+	}
+	if risk, ok := request.Choice(o, "risk_level", signal.RiskLevels); ok {
+		req.Risk = risk
+	}
+	s.Direction, _ = request.Choice(o, "direction", signal.Directions)
+	s.ExpiresIn = d.ExpiresIn
+	if o.Has("expires_in") {
+		s.ExpiresIn = readExpiresIn(o)
+	}
+	if n, ok := o.Number("confidence", 0, 1); ok {
+		s.Claim = &n
+	}
+	if a.Category == signal.Trading {
+		o.Require("direction", request.OneOf(signal.Directions))
+		readPrices(o, s, d)
+	} else {
+		readContent(o, a, s)
+	}
+	s.Indicators, _ = o.Texts("indicators", maxIndicators, "must be a list of names", func(item string) (code, detail string) {
+		return request.CheckText(item, maxIndicatorName)
+	})
+	if text, ok := o.Text("reasoning"); ok {
+		s.Reasoning = strings.TrimSpace(text)
+		checkProse(o, "reasoning", s.Reasoning, maxReasoning)
+	}
+	if raw, ok := o.RawObject("parameters"); ok {
+		if s.Parameters = json.RawMessage(raw); len(raw) > maxParameters {
+			o.Bad("parameters", request.CodeTooLong, "must have at most 4096 bytes")
+		}
+	}
+	if text := readLine(o, "reference", maxReference); text != nil {
+		s.Reference = *text
+	}
+}
+
+// readPrices reads the levels of a trading agent.
+func readPrices(o *request.Object, s *signal.Submission, d signal.AgentDefaults) {
+	s.Stop, s.Target = d.Stop, d.Target
+	if o.Has("stop") {
+		s.Stop = readLevel(o, "stop", stopUnits)
+	}
+	if o.Has("target") {
+		s.Target = readLevel(o, "target", targetUnits)
+	}
+	if n, ok := o.Number("price", 0, maxLevel); ok {
+		if s.Price = n; n == 0 {
+			o.Bad("price", request.CodeOutOfRange, "must be above 0")
+		}
+	}
+}
+
+// readContent reads the text of an agent for content or weather.
+func readContent(o *request.Object, a *signal.Agent, s *signal.Submission) {
+	name := "content"
+	if a.Category == signal.Weather {
+		name = "outlook"
+	}
+	o.Require(name, "must be 1 to 20000 characters")
+	if text, ok := o.Text(name); ok {
+		s.Text = text
+		checkProse(o, name, strings.TrimSpace(text), maxText)
+	}
+	if s.Direction == "" {
+		s.Direction = signal.Long
+	}
+	for _, prices := range []string{"stop", "target", "price"} {
+		if o.Has(prices) {
+			o.Bad(prices, request.CodeUnknown, "signals of category "+string(a.Category)+" have no prices")
+		}
+	}
+}
+
+// checkProse records the fault of a text that may have several lines.
+func checkProse(o *request.Object, name, text string, limit int) {
+	switch n := utf8.RuneCountInString(text); {
+	case n == 0:
+		o.Bad(name, request.CodeTooShort, request.NotEmpty)
+	case n > limit:
+		o.Bad(name, request.CodeTooLong, request.AtMost(limit))
+	case strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' }):
+		o.Bad(name, request.CodeFormat, "must not have control characters")
+	}
+}
