@@ -100,6 +100,10 @@
 // the events of one signal in order and one at a time: held ones form a chain
 // (webhook/order.go), and those behind a retried one become due after it (webhook/backlog.go).
 //
+// A submission, POST /v1/agents/{id}/signals: http/submissions.go → persistence/agents → agent.Agents.Accept →
+// agent/own.go evaluates it on the prices of market → persistence/eventlog/log.go appends it, if the agent is
+// still the one that was read.
+//
 // A scan or a backtest: http/work.go → agent.Agents.SubmitScan → the queue of jobs
 // (persistence/jobs/queue.go) → agent/analyses.go on any node → the job's result. The
 // scorecard: http/scorecard.go → scorecard.Scorecards.Card → the signal log, from where it was
