@@ -87,7 +87,8 @@ func (s *submitted) Evaluate(ctx context.Context, r *signal.RunRequest) (evaluat
 			"price is %v and the market is at %v, further away than a quarter of the distance to the stop", saw, entry)}
 	}
 	lifetime, bars := s.lifetime(r, &seen)
-	base, err := series.BaseAt(strategy.ReachOf(levels, features.ATR14, bars), seen.Ticks)
+	reach := strategy.ReachOf(levels, features.ATR14, bars)
+	base, err := series.BaseAt(reach, seen.Ticks)
 	if err != nil {
 		return evaluation{}, err
 	}
@@ -108,6 +109,7 @@ func (s *submitted) Evaluate(ctx context.Context, r *signal.RunRequest) (evaluat
 	a.Extra = submittedMembers(r.Submission)
 	a.Extra["price_age_ms"], a.Extra["atr"], a.Extra["horizon_bars"] = age.Milliseconds(), features.ATR14, bars
 	return evaluation{Direction: a.Direction, Confidence: a.Confidence, Levels: &levels, Lifetime: lifetime,
+		Reach:    &signal.Reach{Stop: reach.Stop, Bars: bars},
 		Metadata: a.At(originOf(r.Asset, &seen, cost), levels)}, nil
 }
 

@@ -140,7 +140,7 @@ func (p *Prices) CheckPublished(s *signal.Signal, confidence float64, at int64, 
 		return nil, NotCompared, endsBars
 	}
 	score := func(at int64, price float64) float64 {
-		return strategy.Rescore(s.FirstConfidence, *s.Levels, s.Timeframe, s.Risk, p.left(created, expires, at), price)
+		return strategy.RescoreAt(s, s.FirstConfidence, p.left(created, expires, at), price)
 	}
 	replayed, held, unfinished := s.FirstConfidence, final && confidence == s.FirstConfidence, false
 	first := sort.Search(len(bars), func(i int) bool { return bars[i].CloseTime > created })

@@ -14,6 +14,7 @@ type record struct {
 	run     signal.RunID
 	kind    *kind
 	levels  signal.Levels // valid only if kind.prices is true
+	reach   *signal.Reach // as of the signal
 	created int64         // milliseconds since 1970
 	expires int64
 	updated int64
@@ -72,6 +73,7 @@ func (k kinds) record(s *signal.Signal) record {
 		id:         s.ID,
 		run:        s.Run,
 		kind:       k.share(key),
+		reach:      s.Reach,
 		created:    s.CreatedAt.UnixMilli(),
 		expires:    s.ExpiresAt.UnixMilli(),
 		updated:    s.UpdatedAt.UnixMilli(),
@@ -131,6 +133,7 @@ func (r *record) signal() *signal.Signal {
 		Strategy:        k.strategy,
 		Timeframe:       k.timeframe,
 		Risk:            k.risk,
+		Reach:           r.reach,
 		Direction:       k.direction,
 		Confidence:      r.confidence,
 		FirstConfidence: r.first,

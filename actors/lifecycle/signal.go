@@ -263,7 +263,8 @@ func (a *signalActor) rescore(c engine.Context, m alerts.LastPrice) {
 	}
 	a.recordSpan(m.Span)
 	first, likelihood := a.forecast()
-	confidence := strategy.Rescore(first, a.r.levels, a.r.kind.timeframe, a.r.kind.risk, m.Left, m.Price)
+	open := signal.Signal{Levels: &a.r.levels, Reach: a.r.reach, Timeframe: a.r.kind.timeframe, Risk: a.r.kind.risk}
+	confidence := strategy.RescoreAt(&open, first, m.Left, m.Price)
 	if a.change != nil || !strategy.Moved(a.r.confidence, confidence) || a.updatedThisBar(m.Frame) {
 		return
 	}

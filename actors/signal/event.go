@@ -57,12 +57,13 @@ type Opening struct {
 	Timeframe    Timeframe
 	Risk         RiskLevel
 	Stop, Target float64       // valid if the listing has an entry price
+	Reach        *Reach        // as of the signal
 	Lifetime     time.Duration // from the creation to the expiry; 0 for a signal that does not expire
 }
 
 // Opening returns the opening of a signal that is being created, or nil if its lifetime is not known yet.
 func (s *Signal) Opening() *Opening {
-	o := &Opening{Run: s.Run, Timeframe: s.Timeframe, Risk: s.Risk}
+	o := &Opening{Run: s.Run, Timeframe: s.Timeframe, Risk: s.Risk, Reach: s.Reach}
 	if s.Levels != nil {
 		o.Stop, o.Target = s.Levels.Stop, s.Levels.Target
 	}
@@ -83,7 +84,7 @@ func (e *Event) Opened() (Signal, bool) {
 		return Signal{}, false
 	}
 	s := Signal{ID: l.ID, Account: e.Account, Agent: l.Agent, Run: o.Run, Asset: l.Asset, Strategy: l.Strategy,
-		Timeframe: o.Timeframe, Risk: o.Risk, Direction: l.Direction, Confidence: l.Confidence,
+		Timeframe: o.Timeframe, Risk: o.Risk, Reach: o.Reach, Direction: l.Direction, Confidence: l.Confidence,
 		FirstConfidence: l.Confidence, Initial: e.Initial, Weather: e.Weather, CreatedAt: e.Time(),
 		UpdatedAt: e.Time(), Sequence: 1}
 	if l.Entry != nil {

@@ -93,6 +93,7 @@ type Signal struct {
 	Direction  Direction
 	Confidence float64  // the current one: 0 to 1, 4 decimals
 	Levels     *Levels  // nil for content, which has no prices
+	Reach      *Reach   // of levels that an account's agent has chosen; nil for those of the Risk
 	Weather    *Outlook // of a weather run, else nil; without its Event while the signal is watched
 	Metadata   json.RawMessage
 	CreatedAt  time.Time // the time of its signal.created event
@@ -141,6 +142,12 @@ func (s *Signal) Status() Status {
 // Stop < Entry < Target; short: the reverse.
 type Levels struct {
 	Entry, Stop, Target float64
+}
+
+// Reach is what a re-scoring needs to know of levels that no RiskLevel stands for.
+type Reach struct {
+	Stop float64 // its distance from the entry in ATR14 of the timeframe at the entry
+	Bars float64 // of the timeframe until expiry, while the market is open
 }
 
 // R returns the result of an exit at price in multiples of the risk taken: -1 at the stop,

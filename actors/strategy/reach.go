@@ -54,6 +54,14 @@ func Rescore(first float64, l signal.Levels, tf signal.Timeframe, risk signal.Ri
 	return Reach{Stop: StopMultiple(risk), Bars: float64(Horizon(tf, risk))}.Rescore(first, l, left, price)
 }
 
+// RescoreAt is Rescore for a signal, of any reach. first is what its first confidence would be by now.
+func RescoreAt(s *signal.Signal, first, left, price float64) float64 {
+	if r := s.Reach; r != nil {
+		return Reach{Stop: r.Stop, Bars: r.Bars}.Rescore(first, *s.Levels, left, price)
+	}
+	return Rescore(first, *s.Levels, s.Timeframe, s.Risk, left, price)
+}
+
 // Rescore is the function of the same name for a signal of any reach, whose Target it does not need.
 func (r Reach) Rescore(first float64, l signal.Levels, left, price float64) float64 {
 	then, now := r.profitChance(l, r.Bars, l.Entry), r.profitChance(l, left*r.Bars, price)

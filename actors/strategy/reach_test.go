@@ -120,3 +120,22 @@ func TestReachFromIsContinuous(t *testing.T) {
 		}
 	}
 }
+
+// TestOwnSignalsAreRescoredByTheirReach, and those of the service by their risk.
+func TestOwnSignalsAreRescoredByTheirReach(t *testing.T) {
+	t.Parallel()
+	l := signal.Levels{Entry: 100, Stop: 97, Target: 106}
+	own := &signal.Signal{Levels: &l, Timeframe: signal.H1, Risk: signal.LowRisk, Reach: &signal.Reach{Stop: 3, Bars: 100}}
+	plain := &signal.Signal{Levels: &l, Timeframe: signal.H1, Risk: signal.LowRisk}
+	for _, price := range []float64{98, 100, 103, 105} {
+		if got, want := RescoreAt(own, .4, .3, price), (Reach{Stop: 3, Bars: 100}).Rescore(.4, l, .3, price); got != want {
+			t.Errorf("at %v: %v, want %v", price, got, want)
+		}
+		if got, want := RescoreAt(plain, .4, .3, price), Rescore(.4, l, signal.H1, signal.LowRisk, .3, price); got != want {
+			t.Errorf("at %v: %v, want %v", price, got, want)
+		}
+	}
+	if RescoreAt(own, .4, .3, 103) == RescoreAt(plain, .4, .3, 103) {
+		t.Error("the reach makes no difference")
+	}
+}

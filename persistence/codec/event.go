@@ -153,7 +153,11 @@ func appendOpening(b []byte, e *signal.Event) []byte {
 	if e.Listing.Entry != nil {
 		b = appendFloat(appendFloat(b, o.Stop), o.Target)
 	}
-	return binary.AppendVarint(b, o.Lifetime.Milliseconds())
+	b = binary.AppendVarint(b, o.Lifetime.Milliseconds())
+	if o.Reach != nil { // last of all, so that no flag is needed
+		b = appendReach(b, o.Reach)
+	}
+	return b
 }
 
 func decodeOpening(d *Decoder, e *signal.Event) *signal.Opening {
@@ -165,6 +169,9 @@ func decodeOpening(d *Decoder, e *signal.Event) *signal.Opening {
 		o.Stop, o.Target = d.float(), d.float()
 	}
 	o.Lifetime = time.Duration(d.Varint()) * time.Millisecond
+	if len(d.B) > 0 {
+		o.Reach = decodeReach(d)
+	}
 	return o
 }
 

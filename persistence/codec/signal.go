@@ -40,6 +40,7 @@ const (
 	signalInitial // of an open signal only
 	signalUpdates // of an open signal only; scripts/append.lua reads it
 	signalExit    // of an open signal only; scripts/append.lua reads and sets it
+	signalReach
 )
 
 // appendAttributes appends what never changes of s, except its id, account and metadata. The
@@ -55,6 +56,9 @@ func appendAttributes(b []byte, s *signal.Signal, now time.Time) []byte {
 	}
 	if s.Weather != nil {
 		flags |= SignalWeather
+	}
+	if s.Reach != nil {
+		flags |= signalReach
 	}
 	b = append(b, flags)
 	b = AppendText(b, string(s.Agent))
@@ -78,8 +82,17 @@ func appendAttributes(b []byte, s *signal.Signal, now time.Time) []byte {
 	if s.Weather != nil {
 		b = appendOutlook(b, s.Weather)
 	}
+	if s.Reach != nil {
+		b = appendReach(b, s.Reach)
+	}
 	return b
 }
+
+func appendReach(b []byte, r *signal.Reach) []byte {
+	return appendFloat(appendFloat(b, r.Stop), r.Bars)
+}
+
+func decodeReach(d *Decoder) *signal.Reach { return &signal.Reach{Stop: d.float(), Bars: d.float()} }
 
 // DecodeListed reads the part of appendAttributes that lists show.
 func DecodeListed(d *Decoder, l *signal.Listing, intern func([]byte) string) (flags byte, levels signal.Levels) {
@@ -117,6 +130,9 @@ func decodeAttributes(d *Decoder, s *signal.Signal, created signal.Position) (fl
 	}
 	if flags&SignalWeather != 0 {
 		s.Weather = decodeOutlook(d)
+	}
+	if flags&signalReach != 0 {
+		s.Reach = decodeReach(d)
 	}
 	return flags
 }
