@@ -10,7 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
-	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
@@ -41,21 +40,19 @@ const (
 
 // OwnAgentHandlers answer for the agents that belong to accounts.
 type OwnAgentHandlers struct {
-	agents    OwnAgents
-	addresses Addresses // checks the URLs of endpoints
-	now       func() time.Time
+	agents OwnAgents
+	now    func() time.Time
 }
 
 // NewOwnAgentHandlers returns the handlers of accounts' agents.
-func NewOwnAgentHandlers(agents OwnAgents, addresses Addresses, now func() time.Time) *OwnAgentHandlers {
-	return &OwnAgentHandlers{agents, addresses, now}
+func NewOwnAgentHandlers(agents OwnAgents, now func() time.Time) *OwnAgentHandlers {
+	return &OwnAgentHandlers{agents, now}
 }
 
-// ownAgentView has the members of an account's own agent. Only the answers that set a secret show it.
+// ownAgentView has the members of an account's own agent.
 type ownAgentView struct {
-	CreatedAt instant       `json:"created_at"`
-	Defaults  defaultsView  `json:"defaults"`
-	Endpoint  *endpointView `json:"endpoint"`
+	CreatedAt instant      `json:"created_at"`
+	Defaults  defaultsView `json:"defaults"`
 }
 
 type defaultsView struct {
@@ -64,11 +61,6 @@ type defaultsView struct {
 	Stop      *levelView       `json:"stop,omitempty"`
 	Target    *levelView       `json:"target,omitempty"`
 	ExpiresIn int64            `json:"expires_in,omitempty"` // seconds
-}
-
-type endpointView struct {
-	URL    string `json:"url"`
-	Secret string `json:"secret,omitempty"`
 }
 
 // levelView is a Level as {"percent": 1.5}.
@@ -89,12 +81,8 @@ func viewLevel(l signal.Level) *levelView {
 
 func viewOwnAgent(a *signal.Agent) *ownAgentView {
 	d := a.Defaults
-	v := &ownAgentView{CreatedAt: instant(a.CreatedAt), Defaults: defaultsView{Timeframe: d.Timeframe,
+	return &ownAgentView{CreatedAt: instant(a.CreatedAt), Defaults: defaultsView{Timeframe: d.Timeframe,
 		Risk: d.Risk, Stop: viewLevel(d.Stop), Target: viewLevel(d.Target), ExpiresIn: int64(d.ExpiresIn / time.Second)}}
-	if a.Endpoint != nil {
-		v.Endpoint = &endpointView{URL: a.Endpoint.URL}
-	}
-	return v
 }
 
 // ownAgentInput holds the members of a body. Those that are nil were not given.
@@ -103,11 +91,10 @@ type ownAgentInput struct {
 	strategies        []string
 	status            signal.AgentStatus
 	defaults          *signal.AgentDefaults
-	endpoint          *signal.Endpoint // without a URL: none
 }
 
 // read reads the members that a new agent and a change have in common.
-func (h *OwnAgentHandlers) read(c *call, o *request.Object) (in ownAgentInput) {
+func (h *OwnAgentHandlers) read(o *request.Object) (in ownAgentInput) {
 	in.name = readLine(o, "name", maxAgentName)
 	if text, ok := o.Text("description"); ok {
 		if utf8.RuneCountInString(text) > maxAgentDescription {
@@ -138,14 +125,6 @@ func (h *OwnAgentHandlers) read(c *call, o *request.Object) (in ownAgentInput) {
 		in.defaults.Target = readLevel(d, "target", targetUnits)
 		in.defaults.ExpiresIn = readExpiresIn(d)
 		d.Close()
-	}
-	if e, ok := o.Object("endpoint"); ok {
-		in.endpoint = &signal.Endpoint{URL: webhookReader{addresses: h.addresses}.readURL(c.r.Context(), e),
-			Secret: readSecret(e)}
-		if in.endpoint.Secret == "" && in.endpoint.URL != "" {
-			in.endpoint.Secret = delivery.NewSecret()
-		}
-		e.Close()
 	}
 	return in
 }
@@ -220,11 +199,6 @@ func (in *ownAgentInput) apply(a *signal.Agent) {
 	if in.defaults != nil {
 		a.Defaults = *in.defaults
 	}
-	if in.endpoint != nil {
-		if a.Endpoint = in.endpoint; in.endpoint.URL == "" {
-			a.Endpoint = nil
-		}
-	}
 }
 
 // create answers POST /v1/agents.
@@ -243,7 +217,7 @@ func (h *OwnAgentHandlers) create(c *call) error {
 			}
 		}
 		a.Category, _ = request.Choice(o, "category", categories)
-		in := h.read(c, o)
+		in := h.read(o)
 		in.apply(&a)
 	}); err != nil {
 		return err
@@ -252,22 +226,13 @@ func (h *OwnAgentHandlers) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	return h.answer(c, http.StatusCreated, &a, a.Endpoint)
-}
-
-// answer answers with an agent, and with the secret of its endpoint if the request has set it.
-func (h *OwnAgentHandlers) answer(c *call, status int, a *signal.Agent, set *signal.Endpoint) error {
-	v := viewDetails(a)
-	if set != nil && v.Endpoint != nil {
-		v.Endpoint.Secret = set.Secret
-	}
-	return c.value(status, v)
+	return c.value(http.StatusCreated, viewDetails(&a))
 }
 
 // update answers PATCH /v1/agents/{id}.
 func (h *OwnAgentHandlers) update(c *call) error {
 	var in ownAgentInput
-	if err := c.decode(func(o *request.Object) { in = h.read(c, o) }); err != nil {
+	if err := c.decode(func(o *request.Object) { in = h.read(o) }); err != nil {
 		return err
 	}
 	id, err := ownID(c)
@@ -286,7 +251,7 @@ func (h *OwnAgentHandlers) update(c *call) error {
 	if err != nil {
 		return err
 	}
-	return h.answer(c, http.StatusOK, &a, in.endpoint)
+	return c.value(http.StatusOK, viewDetails(&a))
 }
 
 // ownID returns the agent of the path. It is KindNotFound for what cannot be an own agent.
@@ -302,10 +267,9 @@ func ownID(c *call) (signal.AgentID, error) {
 	return id, nil
 }
 
-// noEndpoint says why an agent cannot be run.
-func noEndpoint(id signal.AgentID) string {
-	return "the agent has no endpoint at which it is asked: give it one, or submit its signals by POST /v1/agents/" +
-		string(id) + "/signals"
+// notRun says why an agent of an account cannot be run.
+func notRun(id signal.AgentID) string {
+	return "agents of an account are not run: they submit their signals by POST /v1/agents/" + string(id) + "/signals"
 }
 
 // remove answers DELETE /v1/agents/{id}.

@@ -47,9 +47,8 @@ var problemKinds = []problemKind{
 	{"limit_reached", 409, "A limit is reached", "The account has as many resources of this kind as it may have."},
 	{"built_in", 409, "The agent belongs to the service", "Only agents of the account can be changed and submit signals."},
 	{"agent_changed", 409, "The agent was changed meanwhile", "Other requests changed it at the same time. Repeat the request."},
-	{"no_endpoint", 409, "The agent has no endpoint",
-		"An agent of the account can be run only if it has an endpoint, at which it is asked. Without one it submits its " +
-			"signals by POST /v1/agents/{id}/signals."},
+	{"not_runnable", 409, "The agent is not run",
+		"Agents of an account are not run: they submit their signals by POST /v1/agents/{id}/signals."},
 	{"price_moved", 409, "The price has moved",
 		"The price that the agent saw is further from the market than a quarter of the distance to the stop. The entry is " +
 			"always the service's own price."},

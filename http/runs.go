@@ -48,9 +48,6 @@ func (h *RunHandlers) run(c *call) error {
 	if err != nil {
 		return err
 	}
-	if req.Own != nil && req.Own.Endpoint == nil {
-		return &signal.Error{Kind: signal.KindConflict, Code: "no_endpoint", Message: noEndpoint(req.Agent)}
-	}
 	if req.Reply = h.once.key(c, body); req.Reply != nil {
 		return h.once.replayOr(c, *req.Reply, func() error { return h.execute(c, req, async) }, nil)
 	}

@@ -185,7 +185,7 @@ func (s *RunSpecs) checkForAgent(c *call, r *runSpec) error {
 		a = all[i]
 	}
 	if a.Account != "" {
-		r.Own = &a
+		return &signal.Error{Kind: signal.KindConflict, Code: "not_runnable", Message: notRun(a.ID)}
 	}
 	s.check(c, a, r)
 	r.Agent = a.ID

@@ -161,8 +161,8 @@ func (h *ScheduleHandlers) check(ctx context.Context, w *signal.Schedule, agents
 		return
 	}
 	known := agents[i]
-	if known.Account != "" && known.Endpoint == nil {
-		f.Body("/agent_id", request.CodeInvalidValue, noEndpoint(known.ID))
+	if known.Account != "" {
+		f.Body("/agent_id", request.CodeInvalidValue, notRun(known.ID))
 		return
 	}
 	w.Assets = slices.Clone(w.Assets)

@@ -60,7 +60,10 @@ func TestAnOwnAgentIsAnAgent(t *testing.T) {
 	if a := ada.Get("/v1/summary").Ok(t); !strings.Contains(a.Body, `"agent_id":"my_agent","open":1`) {
 		t.Error(a.Body)
 	}
-	ada.Post("/v1/agents/my_agent/run", `{"asset":"BTC","strategy":"cross"}`).Fails(t, "no_endpoint")
+	ada.Post("/v1/agents/my_agent/run", `{"asset":"BTC","strategy":"cross"}`).Fails(t, "not_runnable")
+	ada.Post("/v1/agents/my_agent/scan", `{"assets":["BTC"],"strategy":"cross"}`).Fails(t, "not_runnable")
+	ada.Post("/v1/schedules",
+		`{"agent_id":"my_agent","assets":["BTC"],"strategy":"cross","every":"bar"}`).Fails(t, "invalid_request")
 	ada.Post("/v1/agents/trading/signals",
 		`{"asset":"BTC","strategy":"momentum","direction":"long"}`).Fails(t, "built_in")
 	ada.Post("/v1/backtests", `{"agent_id":"my_agent","asset":"BTC","strategy":"cross"}`).Fails(t, "invalid_request")
