@@ -65,12 +65,13 @@ func NewAgentHandlers(agents *AgentCatalogue, own *OwnAgentHandlers) *AgentHandl
 	return &AgentHandlers{agents, own}
 }
 
-// Routes implements Resource.
+// Routes implements Resource. An own agent was confirmed where it was stored.
 func (h *AgentHandlers) Routes() []*Route {
 	return []*Route{
-		route("/v1/agents", methods{"GET": get(signal.AgentsRead, h.list, "category", "status", "limit", "offset"),
+		route("/v1/agents", methods{"GET": immediate(get(signal.AgentsRead, h.list,
+			"category", "status", "limit", "offset")),
 			"POST": session(h.own.create)}),
-		route("/v1/agents/{id}", methods{"GET": get(signal.AgentsRead, h.byID), "PATCH": session(h.own.update),
+		route("/v1/agents/{id}", methods{"GET": immediate(get(signal.AgentsRead, h.byID)), "PATCH": session(h.own.update),
 			"DELETE": session(checked(h.own.remove))}),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -136,7 +137,16 @@ func valuesFor(c *e2e.Client, hooks, operation string) map[string]string {
 		return made("POST", "/v1/webhooks", fmt.Sprintf(`{"url":"%s/%s","events":["webhook.test"]}`, hooks, operation),
 			"webhook_id")
 	}
+	agent := func() string {
+		return made("POST", "/v1/agents", `{"id":"`+strings.ToLower(operation)+
+			`","name":"Mine","category":"trading","strategies":["cross"]}`, "id")
+	}
 	switch operation {
+	case "updateAgent", "deleteAgent", "submitSignal":
+		return map[string]string{"id": agent()}
+	case "closeSignal":
+		return map[string]string{"id": made("POST", "/v1/agents/"+agent()+"/signals",
+			`{"asset":"BTC","strategy":"cross","direction":"long"}`, "signal_id")}
 	case "getSignal", "getSignalHistory":
 		return map[string]string{"id": c.Run("BTC", "momentum").ID}
 	case "getSignalProof":
