@@ -158,6 +158,9 @@ func valuesFor(c *e2e.Client, hooks, operation string) map[string]string {
 	case "getTile":
 		leaf := c.Proof(c.Run("BTC", "momentum").ID).Created
 		return map[string]string{"log": strconv.Itoa(leaf.Log), "path": "8/0/000.p/1"}
+	case "getPublicLeaves":
+		leaf := c.Proof(c.Run("BTC", "momentum").ID).Created
+		return map[string]string{"log": strconv.Itoa(leaf.Log), "path": "0/000.p/1"}
 	case "getWeatherSignal":
 		id := made("POST", "/v1/agents/weather/run", e2e.RunBody("natural_gas", "energy_demand"), "signal_id")
 		return map[string]string{"id": "w" + id}
