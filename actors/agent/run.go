@@ -414,7 +414,8 @@ func newSignal(r *run, c *evaluation, now time.Time) *signal.Signal {
 	}
 	return &signal.Signal{ID: id, Account: q.Account, Agent: q.Agent, Run: r.id, Asset: q.Asset,
 		Strategy: q.Strategy, Timeframe: cmp.Or(c.Timeframe, q.Timeframe), Risk: q.Risk, Direction: c.Direction,
-		Confidence: confidence, FirstConfidence: confidence, Levels: c.Levels, Reach: c.Reach, Weather: c.Weather, Metadata: metadata,
+		Confidence: confidence, FirstConfidence: confidence, Levels: c.Levels, Reach: c.Reach, Weather: c.Weather,
+		Metadata:  metadata,
 		Initial:   &signal.Initial{Confidence: confidence, ExpectedRNet: expectedRNet(metadata)},
 		CreatedAt: now, UpdatedAt: now, ExpiresAt: now.Add(c.Lifetime.Truncate(time.Millisecond)), Sequence: 1}
 }

@@ -14,8 +14,8 @@ func TestAReachIsKept(t *testing.T) {
 	t.Parallel()
 	at := signal.Position{MS: 1795253400123}
 	for name, reach := range map[string]*signal.Reach{"none": nil, "one": {Stop: 2.73, Bars: 24.5}} {
-		s := &signal.Signal{ID: signal.NewSignalID(), Account: signal.NewAccountID(), Agent: "mine", Asset: "BTC", Strategy: "cross",
-			Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .5,
+		s := &signal.Signal{ID: signal.NewSignalID(), Account: signal.NewAccountID(), Agent: "mine", Asset: "BTC",
+			Strategy: "cross", Timeframe: signal.H1, Risk: signal.MediumRisk, Direction: signal.Long, Confidence: .5,
 			Levels: &signal.Levels{Entry: 100, Stop: 99, Target: 102}, Reach: reach, CreatedAt: at.Time(),
 			ExpiresAt: at.Time().Add(time.Hour), Initial: &signal.Initial{Confidence: .5}, Sequence: 2,
 			ExitRequested: at.Time().Add(time.Minute),
