@@ -15,10 +15,11 @@ var (
 )
 
 // TryDocumentedRequests sends the requests and the messages of the documents: all must succeed unchanged.
-func TryDocumentedRequests(t *testing.T, demo *Client) {
+func TryDocumentedRequests(t *testing.T, demo *Client, password string) {
 	t.Helper()
 	n, messages, handshakes := 0, 0, 0
 	live := demo.Dial()
+	person, made := demo.With(demo.Login("demo@example.com", password).Access), ""
 	for _, line := range commandtest.Documented(t, "../../../..") {
 		if strings.HasPrefix(line, `{"action": `) {
 			messages++
@@ -41,9 +42,17 @@ func TryDocumentedRequests(t *testing.T, demo *Client) {
 		}
 		n++
 		path := curlPath.FindStringSubmatch(line)[1]
-		if body := curlBody.FindStringSubmatch(line); body != nil {
+		body := curlBody.FindStringSubmatch(line)
+		switch {
+		case strings.Contains(line, "$TOKEN"):
+			person.Post(path, body[1]).Want(t, http.StatusCreated)
+		case strings.Contains(line, "-X POST"):
+			demo.Post(strings.ReplaceAll(path, "SIGNAL_ID", made), "").Ok(t)
+		case strings.HasSuffix(path, "/signals") && body != nil:
+			made = Decode[WireSignal](t, demo.Post(path, body[1]).Ok(t).Body).ID
+		case body != nil:
 			demo.Post(path, body[1]).Ok(t)
-		} else {
+		default:
 			demo.Get(path).Ok(t)
 		}
 	}

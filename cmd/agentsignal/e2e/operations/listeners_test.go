@@ -45,7 +45,9 @@ func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
 		e2e.Eventually(t, "a signal is there", func() bool { return trader.Signals("").Total > 0 })
 		if round == "first" {
 			e2e.Eventually(t, "a signal has closed", func() bool { return trader.Signals("status=closed").Total > 0 })
-			e2e.TryDocumentedRequests(t, trader)
+			_, password, _ := strings.Cut(c.Log.String(), "password  ")
+			password, _, _ = strings.Cut(password, "\n")
+			e2e.TryDocumentedRequests(t, trader, strings.TrimSpace(password))
 			trader.Post("/v1/webhooks",
 				`{"url":"http://127.0.0.1:61999","events":["signal.closed"],"secret":"a secret of the demo's user"}`).
 				Ok(t)
