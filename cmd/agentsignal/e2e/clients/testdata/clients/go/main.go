@@ -24,7 +24,7 @@ func main() {
 		log.Fatal("healthz: ", err, health)
 	}
 	run, err := client.RunAgentWithResponse(context.Background(), "trading", nil,
-		api.RunRequest{Asset: "BTC", Strategy: api.Momentum})
+		api.RunRequest{Asset: "BTC", Strategy: "momentum"})
 	if err != nil || run.JSON200 == nil {
 		log.Fatal("run: ", err, run)
 	}
