@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -66,6 +67,23 @@ func TestJobsAreTakenAfterAPanic(t *testing.T) {
 		b.workFor(time.Minute)
 		if n := len(b.log.all()); n != 2 {
 			t.Errorf("%d jobs are done, want 2", n)
+		}
+	})
+}
+
+func TestAPanickingSubmissionFailsAlone(t *testing.T) {
+	withBench(t, Options{}, func(t *testing.T, b *bench) {
+		b.agents.exec.submitted.trading = nil // its first use panics
+		own := &signal.Agent{ID: "mine", Category: signal.Trading, Strategies: []string{"cross"}, Account: "acc_1"}
+		req := signal.RunRequest{Account: "acc_1", Agent: "mine", Own: own, Strategy: "cross", Asset: "BTC",
+			Timeframe: signal.H1, Risk: signal.LowRisk, Submission: &signal.Submission{Direction: signal.Long}}
+		_, err := b.agents.Accept(t.Context(), req)
+		if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.Internal {
+			t.Errorf("it ended with %v", err)
+		}
+		req.Submission = &signal.Submission{Direction: signal.Long, Text: "a text"}
+		if o, err := b.agents.Accept(t.Context(), req); err != nil || o.Signal == nil || o.Signal.Agent != "mine" {
+			t.Errorf("the next one ended with %+v, %v", o, err)
 		}
 	})
 }

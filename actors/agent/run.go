@@ -87,6 +87,7 @@ type answer struct {
 type outcome struct {
 	evaluation *evaluation
 	err        *signal.RunError
+	refused    error // a submission that is not valid: nothing is recorded
 }
 
 // Why a run's context ends.
@@ -186,23 +187,20 @@ func (x *executor) accept(r *run) {
 	var o outcome
 	for {
 		begun := time.Now()
-		c, err := x.submitted.Evaluate(market.For(ctx, r.request.Account), &r.request)
-		failed, known := errors.AsType[*signal.RunError](err)
-		switch {
-		case err == nil && time.Since(begun) > maxEvaluation && ctx.Err() == nil:
-			continue // the price is another one by now
-		case err == nil:
-			o.evaluation = &c
-		case ctx.Err() != nil:
-			o.err = endedError(context.Cause(ctx))
-		case known:
-			o.err = failed
-		default:
-			x.metrics.runEnded(r, nil, err, x.now().Sub(r.started))
-			r.settle(nil, err)
-			return
+		o = x.compute(ctx, r)
+		if o.evaluation == nil || time.Since(begun) <= maxEvaluation {
+			break
 		}
-		break
+		if cause := context.Cause(ctx); cause != nil {
+			o = outcome{err: endedError(cause)}
+			break
+		}
+		// The price is another one by now.
+	}
+	if o.refused != nil {
+		x.metrics.runEnded(r, nil, o.refused, x.now().Sub(r.started))
+		r.settle(nil, o.refused)
+		return
 	}
 	x.end(r, func() (*signal.Signal, error) { return x.record(r, o, nil, false) })
 }
@@ -248,7 +246,11 @@ func (x *executor) compute(ctx context.Context, r *run) (o outcome) {
 			o = outcome{err: internalError(nil)}
 		}
 	}()
-	c, err := x.evaluators[r.request.Agent].Evaluate(market.For(ctx, r.request.Account), &r.request)
+	by := x.evaluators[r.request.Agent]
+	if r.request.Submission != nil {
+		by = x.submitted
+	}
+	c, err := by.Evaluate(market.For(ctx, r.request.Account), &r.request)
 	if err == nil {
 		return outcome{evaluation: &c}
 	}
@@ -257,6 +259,9 @@ func (x *executor) compute(ctx context.Context, r *run) (o outcome) {
 	}
 	if e, ok := errors.AsType[*signal.RunError](err); ok {
 		return outcome{err: e}
+	}
+	if r.request.Submission != nil {
+		return outcome{refused: err}
 	}
 	x.slog.Error("run failed", "agent", string(r.request.Agent), "run", string(r.id), "err", err)
 	return outcome{err: internalError(err)}

@@ -56,7 +56,7 @@ func (s *Store) Agents(ctx context.Context, account signal.AccountID) ([]signal.
 	if err != nil {
 		return nil, err
 	}
-	return all.living(), nil
+	return all.list, nil
 }
 
 // Agent returns a living agent of an account. KindNotFound.
@@ -80,7 +80,7 @@ func (s *Store) Add(ctx context.Context, a signal.Agent) (signal.Agent, error) {
 		switch {
 		case all.records[a.ID] != "":
 			return nil, errNameTaken
-		case len(all.living()) >= signal.MaxAgents:
+		case len(all.list) >= signal.MaxAgents:
 			return nil, errTooMany
 		case len(all.records) >= signal.MaxAgentsEver:
 			return nil, errTooManyEver
@@ -219,8 +219,6 @@ func (s *Store) read(ctx context.Context, account signal.AccountID) (*agents, er
 	slices.SortFunc(all.list, func(a, b signal.Agent) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return all, nil
 }
-
-func (a *agents) living() []signal.Agent { return a.list }
 
 func (a *agents) agent(id signal.AgentID) (*signal.Agent, bool) {
 	i := slices.IndexFunc(a.list, func(a signal.Agent) bool { return a.ID == id })
