@@ -227,8 +227,8 @@ func (f fakeReplies) SaveReply(_ context.Context, account signal.AccountID, r *s
 	return fail2(f.save, account, r)
 }
 
-func (f fakeHub) Refusal(context.Context, signal.AccountID, *dashboard.Subscription) string {
-	return f.refusal
+func (f fakeHub) Refusal(context.Context, signal.AccountID, *dashboard.Subscription) (name, detail string) {
+	return "assets", f.refusal
 }
 
 func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal, first *dashboard.Subscription, settled func()) {

@@ -21,7 +21,7 @@ import (
 type Hub interface {
 	// Refusal returns why a connection of account must not begin with a subscription, as the fault of
 	// the parameter assets, or "".
-	Refusal(ctx context.Context, account signal.AccountID, first *dashboard.Subscription) string
+	Refusal(ctx context.Context, account signal.AccountID, first *dashboard.Subscription) (name, detail string)
 	// Serve takes over an upgraded connection and closes it in the end. Without a principal
 	// the first message must authenticate; with one the connection begins with first, unless that
 	// is nil. settled is called, if not nil, as soon as the client is authenticated or the connection
@@ -159,8 +159,8 @@ func (h *StreamHandlers) firstSubscription(c *call) *dashboard.Subscription {
 	if c.principal.Account != "" {
 		first := dashboard.ReadSubscription(c.query.Lookup, bad)
 		if first != nil && !c.faults.Any() {
-			if detail := h.hub.Refusal(c.r.Context(), c.principal.Account, first); detail != "" {
-				bad("assets", detail)
+			if name, detail := h.hub.Refusal(c.r.Context(), c.principal.Account, first); detail != "" {
+				bad(name, detail)
 			}
 		}
 		return first

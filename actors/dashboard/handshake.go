@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -45,17 +46,16 @@ func ReadSubscription(value func(name string) (string, bool), bad func(name, det
 	return &Subscription{m}
 }
 
-// Refusal returns why a connection of account must not begin with s, as the fault of the parameter
-// assets, or "".
-func (h *Hub) Refusal(ctx context.Context, account signal.AccountID, s *Subscription) string {
+// Refusal returns why a connection of account must not begin with s, and the parameter whose fault that is, or "".
+func (h *Hub) Refusal(ctx context.Context, account signal.AccountID, s *Subscription) (name, detail string) {
 	f := h.unknown(ctx, account, &s.message.filter)
 	if f == nil && !h.names.fit(account, h.subscription(nil, &s.message.filter).assets) {
 		f = h.tooManyAssets()
 	}
 	if f == nil {
-		return ""
+		return "", ""
 	}
-	return asParameter(f)
+	return cmp.Or(f.filter, "assets"), asParameter(f)
 }
 
 // asParameter returns the message of a fault for the parameters of a query.
@@ -78,12 +78,16 @@ func (h *Hub) unknown(ctx context.Context, account signal.AccountID, f *signal.F
 	}
 	for _, name := range f.Agents {
 		if !slices.Contains(agents, name) {
-			return unknownName(codeInvalidFilter, "value of agents", string(name), texts(agents))
+			f := unknownName(codeInvalidFilter, "value of agents", string(name), texts(agents))
+			f.filter = "agents"
+			return f
 		}
 	}
 	for _, name := range f.Strategies {
 		if !slices.Contains(strategies, name) {
-			return unknownName(codeInvalidFilter, "value of strategies", name, strategies)
+			f := unknownName(codeInvalidFilter, "value of strategies", name, strategies)
+			f.filter = "strategies"
+			return f
 		}
 	}
 	return h.misspelt(ctx, account, f.Assets)

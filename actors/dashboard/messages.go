@@ -65,12 +65,15 @@ type message struct {
 }
 
 // fault is the reason to refuse a message.
-type fault struct{ code, message string }
+type fault struct {
+	code, message string
+	filter        string // whose fault a check by the hub has found; empty: of the assets
+}
 
 func (f *fault) Error() string { return f.code + ": " + f.message }
 
 func faultf(code, format string, args ...any) *fault {
-	return &fault{code, fmt.Sprintf(format, args...)}
+	return &fault{code: code, message: fmt.Sprintf(format, args...)}
 }
 
 // decodeMessage reads a client's message. With a fault, the message holds the action and

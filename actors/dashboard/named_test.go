@@ -46,10 +46,10 @@ func TestAnAccountsFiltersNameOnlySoManyAssets(t *testing.T) {
 		return ReadSubscription(func(name string) (string, bool) { return list, name == "assets" },
 			func(name, detail string) { t.Errorf("%s: %s", name, detail) })
 	}
-	if got := s.hub.Refusal(t.Context(), alice, read("a0,b3")); got != "" {
+	if _, got := s.hub.Refusal(t.Context(), alice, read("a0,b3")); got != "" {
 		t.Errorf("a handshake with names that are counted already: %s", got)
 	}
-	if got := s.hub.Refusal(t.Context(), alice, read("a0,new")); !strings.Contains(got, "may name 10 assets together") {
+	if _, got := s.hub.Refusal(t.Context(), alice, read("a0,new")); !strings.Contains(got, "may name 10 assets together") {
 		t.Errorf("a handshake with a further name: %q", got)
 	}
 	late := s.begun("assets=new") // as if another connection had taken the room meanwhile
@@ -86,10 +86,10 @@ func TestMisspeltAssetsAtTheHandshake(t *testing.T) {
 	first := &Subscription{message{filter: signal.Filter{Assets: []string{"ETH", "BTCC"}}}}
 	const want = `neither an asset nor a signal of the account has the name "BTCC": did you mean BTC? ` +
 		"GET /v1/assets lists all"
-	if got := s.hub.Refusal(t.Context(), alice, first); got != want {
+	if _, got := s.hub.Refusal(t.Context(), alice, first); got != want {
 		t.Errorf("got %q", got)
 	}
-	if got := s.hub.Refusal(t.Context(), bob, first); got != "" {
+	if _, got := s.hub.Refusal(t.Context(), bob, first); got != "" {
 		t.Errorf("another account gets %q", got)
 	}
 }
@@ -153,4 +153,22 @@ func heapInUse() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
+}
+
+// TestAHandshakeNamesTheFilterOfAnUnknownAgent, whose names the account chooses.
+func TestAHandshakeNamesTheFilterOfAnUnknownAgent(t *testing.T) {
+	t.Parallel()
+	h := &Hub{o: Options{AgentNames: func(context.Context, signal.AccountID) ([]signal.AgentID, []string, error) {
+		return []signal.AgentID{"mine"}, []string{"cross"}, nil
+	}}}
+	for want, f := range map[string]*signal.Filter{"agents": {Agents: []signal.AgentID{"mine", "hers"}},
+		"strategies": {Agents: []signal.AgentID{"mine", "trading"}, Strategies: []string{"cross", "luck"}}} {
+		if got := h.unknown(t.Context(), alice, f); got == nil || got.filter != want {
+			t.Errorf("%v, want a fault of %s", got, want)
+		}
+	}
+	own := &signal.Filter{Agents: []signal.AgentID{"mine"}, Strategies: []string{"cross"}}
+	if got := h.unknown(t.Context(), alice, own); got != nil {
+		t.Errorf("names of the account: %v", got)
+	}
 }
