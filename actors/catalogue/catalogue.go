@@ -167,7 +167,7 @@ func (c *Catalogue) Close(ctx context.Context) error { return c.partitions.passe
 // Publish applies the events that the tail has read, in their order. It waits only for
 // short locks of the catalogue.
 func (c *Catalogue) Publish(p int, events []signal.Event) {
-	defer c.closings.notify(events) // whoever it wakes finds the closings
+	defer c.closings.notify(events) // after the closings are listed
 	part := &c.partitions.list[p]
 	part.mu.Lock()
 	defer part.mu.Unlock()

@@ -124,7 +124,7 @@ func (a *Alert) String() string {
 
 // Template returns the message to paste into an alert of a strategy in TradingView: a JSON object
 // with its placeholders. The signals are of the first of strategies, or of the agent's first
-// strategy if there are none.
+// strategy without them.
 func Template(strategies []string) string {
 	b := []byte("{\n")
 	if len(strategies) > 0 {

@@ -28,7 +28,7 @@ const (
 	CodeDuplicate      = "duplicate_name"    // a name that is given twice
 	CodeMissingAsset   = "missing_asset"     // no asset, or an empty one
 	CodeMissingAction  = "missing_action"    // neither a position nor an action with its direction
-	CodeUnknownAction  = "unknown_action"    // a word that is none of an action or a position
+	CodeUnknownAction  = "unknown_action"    // no known word for an action or a position
 	CodeContradiction  = "contradiction"     // two values that cannot both hold
 	CodeInvalidValue   = "invalid_value"     // such as a price that is no number
 	CodeNotRepresented = "not_representable" // what a signal cannot express, such as pips or a partial exit
@@ -72,7 +72,7 @@ type values struct {
 }
 
 // Parse returns what the alert in body asks for. The error is always a *signal.Error of
-// KindInvalid with a code of this package and a sentence for whoever has set up the alert, which
+// KindInvalid with a code of this package and a sentence for the person who has set up the alert, which
 // may quote a part of the body.
 func Parse(body []byte) (Alert, error) {
 	if len(body) > MaxBytes {

@@ -2,7 +2,7 @@
 //
 // Each agent that was asked lately has an actor on this node, which decides when a question may be sent: so many at
 // once, further ones in their order, none while the agent is paused because it has failed too often. The caller of Ask
-// sends the question itself, so that no actor waits, and an agent that hangs delays nobody but its own callers. What
+// sends the question itself, so that no actor waits, and an agent that hangs delays only its own callers. What
 // the actors know is lost with the process, and nothing of it is shared with other nodes.
 //
 // Questions are signed and limited as deliveries to webhooks are, by the same sender and guard. They are not retried.

@@ -143,7 +143,7 @@ func TestAnAgentThatHangs(t *testing.T) {
 	})
 }
 
-// Whoever waits is served in order, and whoever leaves is forgotten.
+// Callers that wait are served in order, and those that leave are dropped.
 func TestOrderOfWaiting(t *testing.T) {
 	withBench(t, func(t *testing.T, b *bench) {
 		a := newAgentOf("acc_1", "mine", url)

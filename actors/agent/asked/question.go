@@ -72,7 +72,7 @@ func appendQuestion(b []byte, run signal.RunID, q *signal.RunRequest, seen *mark
 // maxReason is the maximum number of characters of a reason.
 const maxReason = 500
 
-// readNull checks that body is a JSON object. null reports whether it says that there is no signal:
+// readNull checks that body is a JSON object. null reports whether its signal is null:
 // {"signal": null, "reason": "…"}, of which the reason may be absent or null.
 func readNull(body []byte) (reason string, null bool, err error) {
 	if fault := jsonobject.Check(body); fault != nil {
