@@ -14,7 +14,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
@@ -281,6 +283,11 @@ func TestToolsKeepTheRulesOfTheAPI(t *testing.T) {
 		return other
 	}
 	reader, trader := toolClient(t, server.URL, "reader"), toolClient(t, server.URL, "key")
+	f.ownAgents.list = []signal.Agent{{Account: accountID, ID: "my_agent", Category: signal.Trading,
+		Strategies: []string{"momentum"}, Status: signal.AgentActive}}
+	submission := map[string]any{"agent_id": "my_agent", "asset": "BTC", "strategy": "momentum", "direction": "short",
+		"stop": map[string]any{"price": 70000}, "target": map[string]any{"r": 2}, "confidence": 0.6, "expires_in": 3600,
+		"parameters": map[string]any{"fast": 9}, "idempotency_key": "twice"}
 
 	text, out := callTool(t, trader, "run_agent", run)
 	if got.Reply == nil || got.Reply.Key != "once" || got.Reply.Path != "/v1/agents/trading/run" || got.Asset != "BTC" ||
@@ -288,6 +295,14 @@ func TestToolsKeepTheRulesOfTheAPI(t *testing.T) {
 		!strings.Contains(text, "95 % interval 40.0 to 50.0 %, from 12.5 past entries") ||
 		out["evidence"].(map[string]any)["simulated"] != true {
 		t.Errorf("a run of %+v answers %s %v", got, text, out)
+	}
+	_, out = callTool(t, trader, "submit_signal", submission)
+	want := signal.Submission{Direction: signal.Short, Stop: signal.Level{Unit: signal.PriceLevel, Value: 70000},
+		Target: signal.Level{Unit: signal.RLevel, Value: 2}, Claim: new(0.6), ExpiresIn: time.Hour,
+		Parameters: json.RawMessage(`{"fast":9}`)}
+	if diff := gocmp.Diff(&want, got.Submission); diff != "" || got.Reply == nil || got.Reply.Key != "twice" ||
+		got.Agent != "my_agent" || out["run_id"] != string(runID) {
+		t.Errorf("a submission is %+v, answered %v\n%s", got, out, diff)
 	}
 	for _, test := range []struct {
 		name, tool string
@@ -306,6 +321,18 @@ func TestToolsKeepTheRulesOfTheAPI(t *testing.T) {
 		{"a misspelt asset in a filter", "list_signals", trader, map[string]any{"asset": "BTCC"}, "", false,
 			[]string{"asset: neither an asset nor a signal", "did you mean BTC? the tool list_assets lists all"}},
 		{"an unknown agent", "run_agent", trader, changed("agent_id", "../x"), "", false, []string{"not_found"}},
+		{"no scope to submit", "submit_signal", reader, submission, "", false, []string{`"required_scope":"agents:run"`}},
+		{"submissions over the limit", "submit_signal", trader, submission, limits.Runs, false, []string{"rate_limited"}},
+		{"a submission of the service's agent", "submit_signal", trader, map[string]any{"agent_id": "trading", "asset": "BTC",
+			"strategy": "momentum"}, "", false, []string{"built_in"}},
+		{"two units of a stop", "submit_signal", trader, map[string]any{"agent_id": "my_agent", "asset": "BTC",
+			"strategy": "momentum", "direction": "long", "stop": map[string]any{"price": 1, "percent": 1}}, "", false,
+			[]string{"stop: must have one member", `"pointer":"/stop"`}},
+		{"no scope to close", "close_signal", reader, map[string]any{"signal_id": string(signalID)}, "", false,
+			[]string{`"required_scope":"agents:run"`}},
+		{"a signal of the service's agent", "close_signal", trader, map[string]any{"signal_id": string(signalID)}, "", false,
+			[]string{"not_closable"}},
+		{"closing all signals", "close_signal", trader, map[string]any{"signal_id": "export"}, "", false, []string{"not_found"}},
 		{"a bad key", "run_agent", trader, changed("idempotency_key", strings.Repeat("k", 256)), "", false,
 			[]string{"Idempotency-Key"}},
 		{"a panic", "run_agent", trader, run, "", true, []string{"internal"}},
@@ -335,9 +362,11 @@ func TestToolsKeepTheRulesOfTheAPI(t *testing.T) {
 func TestEveryToolNamesItsEvidence(t *testing.T) {
 	t.Parallel()
 	empty, refused, taken := false, false, 0
-	made := newSignal()
+	made := ownSignal()
 	made.Metadata = json.RawMessage(`{"indicators":["x"],"reasoning":"r","source":"simulated"}`)
 	f := &fakes{
+		ownAgents: fakeOwnAgents{list: []signal.Agent{{Account: accountID, ID: "my_agent", Name: "Mine",
+			Category: signal.Trading, Strategies: []string{"momentum"}, Status: signal.AgentActive}}},
 		run: func(context.Context, signal.RunRequest) (agent.Outcome, error) {
 			return agent.Outcome{Signal: made}, nil
 		},
@@ -368,8 +397,10 @@ func TestEveryToolNamesItsEvidence(t *testing.T) {
 	t.Cleanup(server.Close)
 	session := toolClient(t, server.URL, "key")
 	arguments := map[string]map[string]any{"list_agents": {}, "list_assets": {}, "list_signals": {}, "scorecard": {},
-		"run_agent":  {"agent_id": "trading", "asset": "BTC", "strategy": "momentum"},
-		"get_signal": {"signal_id": string(signalID)}}
+		"run_agent": {"agent_id": "trading", "asset": "BTC", "strategy": "momentum"},
+		"submit_signal": {"agent_id": "my_agent", "asset": "BTC", "strategy": "momentum", "direction": "long",
+			"stop": map[string]any{"percent": 1.5}, "target": map[string]any{"r": 2}},
+		"close_signal": {"signal_id": string(signalID)}, "get_signal": {"signal_id": string(signalID)}}
 	tools, err := session.ListTools(t.Context(), nil)
 	if err != nil || len(tools.Tools) != len(arguments) {
 		t.Fatalf("%d tools, %v: one has no case here", len(tools.Tools), err)
@@ -385,7 +416,7 @@ func TestEveryToolNamesItsEvidence(t *testing.T) {
 		}
 		empty = true
 		text, out = callTool(t, session, tool.Name, in)
-		one := tool.Name == "run_agent" || tool.Name == "get_signal" // whose signal has a source
+		one := strings.HasSuffix(tool.Name, "_signal") || tool.Name == "run_agent" // whose signal has a source
 		want := "; source: none, neither simulated nor real"
 		if one {
 			want = "; source: simulated: SIMULATED"

@@ -48,6 +48,19 @@ func levelName(f field) string {
 	return "target"
 }
 
+// ParseLevel reads a stop or a target as alerts write it: a price such as 95.5, or a distance such as 1.5%, 2atr or, of a
+// target, 2R. name is how errors name it: stop or target, in any spelling that Parse knows. KindInvalid.
+func ParseLevel(name, text string) (level signal.Level, err error) {
+	g := given{name: name, key: compact(name), text: strings.TrimSpace(text)}
+	if g.text != "" {
+		level, err = readLevel(names[g.key].field, g, false)
+	}
+	if err == nil && level.Value == 0 {
+		err = fail(CodeInvalidValue, "%s must be above 0", quoted([]given{g}))
+	}
+	return level, err
+}
+
 // readLevel reads one level; its value is 0 for none.
 func readLevel(f field, g given, bare bool) (signal.Level, error) {
 	if g.composite() {
@@ -55,12 +68,14 @@ func readLevel(f field, g given, bare bool) (signal.Level, error) {
 	}
 	unit, text := names[g.key].unit, g.text
 	switch last := text[len(text)-1]; {
+	case unit == "" && strings.HasSuffix(strings.ToLower(text), "atr"):
+		unit, text = signal.ATRLevel, text[:len(text)-len("atr")]
 	case last == '%' && unit != signal.PriceLevel:
 		unit, text = signal.PercentLevel, text[:len(text)-1]
 	case (last == 'R' || last == 'r') && f == target && unit == "":
 		unit, text = signal.RLevel, text[:len(text)-1]
 	}
-	v, err := number(g, strings.TrimSpace(text), `a price such as 95.5, or a distance such as 1.5%`)
+	v, err := number(g, strings.TrimSpace(text), `a price such as 95.5, or a distance such as 1.5% or 2atr`)
 	if err == nil && bare && unit == "" && v != 0 {
 		err = fail(CodeNotRepresented, "%s cannot be used: in alerts for PineConnector and the like it is pips, a price or a "+
 			"percentage by a setting of the receiver. Write %s=1.5%%, or leave the licence out and give a price",

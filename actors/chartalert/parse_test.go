@@ -24,6 +24,7 @@ var shapes = []struct{ name, body, want string }{
 	{"one line", `long BTCUSD sl=1.5% tp=3%`, "open long BTCUSD, stop 1.5%, target 3%"},
 	{"lines with colons", "ticker: BTCUSD\naction: buy\nstop loss: 95.5\ntake profit: 2R",
 		"open long BTCUSD, stop 95.5, target 2R"},
+	{"average true ranges", `long BTCUSD sl=2atr tp=3.5ATR`, "open long BTCUSD, stop 2 ATR, target 3.5 ATR"},
 	{"lines with equals signs", "Ticker=BTCUSD\r\nAction=Sell\r\nSL=1.5 %\r\n", "open short BTCUSD, stop 1.5%"},
 	{"object with levels as submitted", `{"asset":"BTC","direction":"long","stop":{"atr":1.5},"target":{"r":2}}`,
 		"open long BTC, stop 1.5 ATR, target 2R"},
@@ -272,7 +273,8 @@ func TestSentences(t *testing.T) {
 		{"a huge price", `{"ticker":"BTC","action":"buy","price":1e400}`, CodeInvalidValue, `price "1e400" must be`},
 		{"a huge parameter",
 			`{"ticker":"BTC","action":"buy","x":{"y":[1e400]}}`, CodeInvalidValue, "x.y has a number that is too large"},
-		{"not a number", "buy BTC sl=NaN", CodeInvalidValue, `sl "NaN" must be a price such as 95.5, or a distance such as 1.5%`},
+		{"not a number", "buy BTC sl=NaN", CodeInvalidValue,
+			`sl "NaN" must be a price such as 95.5, or a distance such as 1.5% or 2atr`},
 		{"infinity", "buy BTC sl=Infinity", CodeInvalidValue, "Infinity"},
 		{"hexadecimal", "buy BTC sl=0x10", CodeInvalidValue, "0x10"},
 		{"a negative stop", "buy BTC sl=-2%", CodeInvalidValue, "not negative"},
@@ -323,6 +325,43 @@ func TestSentences(t *testing.T) {
 			t.Errorf("%s: got %s %v\nwant %s %s", c.name, code, err, c.code, c.want)
 		}
 	}
+}
+
+func TestParseLevel(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, text, want string }{
+		{"stop", "65000", "65000"},
+		{"--stop", " 1.5 %", "1.5%"},
+		{"--stop", "2 ATR", "2 ATR"},
+		{"target", "2R", "2R"},
+		{"target", "2atr", "2 ATR"},
+		{"--stop", "2R", `--stop "2R" must be a price such as 95.5, or a distance such as 1.5% or 2atr, finite and not negative`},
+		{"--stop", "-1%", "not negative"},
+		{"target", "0R", `target "0R" must be above 0`},
+		{"target", "%", `target "%" must be above 0`},
+		{"target", "", "target \"\" must be above 0"},
+	} {
+		level, err := ParseLevel(c.name, c.text)
+		if got := level.String(); err == nil && got != c.want || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %q: got %s, %v, want %s", c.name, c.text, got, err, c.want)
+		}
+	}
+}
+
+// FuzzParseLevel: what a level is written as is read as the same level.
+func FuzzParseLevel(f *testing.F) {
+	for _, seed := range []string{"65000", "1.5%", "2R", "2 ATR", "0", "", "1e400", "-0atr"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		level, err := ParseLevel("target", text)
+		if (err == nil) != (level.Value > 0 && !math.IsInf(level.Value, 0)) {
+			t.Errorf("%q: %v, %v", text, level, err)
+		}
+		if again, err2 := ParseLevel("target", level.String()); err == nil && (err2 != nil || again != level) {
+			t.Errorf("%q: %v, %v, %v", text, level, again, err2)
+		}
+	})
 }
 
 func TestParametersAreCanonical(t *testing.T) {

@@ -24,8 +24,8 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
 		"tial": `no command "tial": did you mean tail? ` +
-			`agentsignal has account, assets, audit, `,
-		"frobnicate":   `no command "frobnicate": agentsignal has account, assets, audit, `,
+			`agentsignal has account, agent, assets, audit, `,
+		"frobnicate":   `no command "frobnicate": agentsignal has account, agent, assets, audit, `,
 		"tial --url x": `no command "tial": did you mean tail?`,
 		"--nosuch":     "no flag --nosuch: agentsignal --help lists the flags",
 		"account crate": `no command "crate": did you mean create? ` +
@@ -48,11 +48,19 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"key revoke --email a@b":     `too few arguments: the form is "agentsignal key revoke KEY_ID [flags]"`,
 		"key revoke a b --email a@b": `too many arguments: the form is "agentsignal key revoke KEY_ID [flags]"`,
 		"run trading --asset BTC":    "give --strategy (a strategy of the agent)",
-		"run --asset BTC":            `too few arguments: the form is "agentsignal run AGENT [flags]"`,
-		"signals --since x":          `--since: "x" is no time: give one like 2026-11-21`,
-		"signals -o xml":             `--output "xml": must be text, json or csv`,
-		"signals --profile nosuch":   "--profile: there is no profile nosuch: agentsignal login --profile nosuch makes it",
-		"export -o text":             "export writes csv or json",
+		"agent crate":                "no command \"crate\": did you mean create? agentsignal agent has create, list, remove",
+		"agent create my_agent": "give --category (trading, weather or content) and --name (its name, for people) and " +
+			"--strategy",
+		"submit my_agent --strategy cross": `too few arguments: the form is "agentsignal submit AGENT ASSET [long|short] [flags]"`,
+		"submit my_agent BTC long --strategy cross --stop 2R": `--stop "2R" must be a price such as 95.5, or a distance such as ` +
+			`1.5% or 2atr`,
+		"submit my_agent BTC --strategy cross --content nosuch --outlook x": "[content outlook]",
+		"close":                    `too few arguments: the form is "agentsignal close SIGNAL_ID [flags]"`,
+		"run --asset BTC":          `too few arguments: the form is "agentsignal run AGENT [flags]"`,
+		"signals --since x":        `--since: "x" is no time: give one like 2026-11-21`,
+		"signals -o xml":           `--output "xml": must be text, json or csv`,
+		"signals --profile nosuch": "--profile: there is no profile nosuch: agentsignal login --profile nosuch makes it",
+		"export -o text":           "export writes csv or json",
 		"account create --email a@b": `give the password by --password-file, or by standard input: ` +
 			`printf %s "$PASSWORD" | agentsignal account create --email=a@b --password-stdin`,
 		"account create --email a@b --data-dir x": `printf %s "$PASSWORD" | ` +
@@ -69,7 +77,7 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 			t.Errorf("%s: wrote %q and ended with %v, want %s", line, out, err, want)
 		}
 	}
-	for _, group := range []string{"account", "key", "cluster", "config", "webhook"} {
+	for _, group := range []string{"account", "agent", "key", "cluster", "config", "webhook"} {
 		if out, _, err := runCommand(t.Context(), strings.NewReader(""), group); err != nil ||
 			!strings.Contains(out, "Available Commands") {
 			t.Errorf("%s: wrote %q and ended with %v", group, out, err)

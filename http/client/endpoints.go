@@ -8,6 +8,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backoff"
@@ -133,19 +134,7 @@ func (c *Client) Scorecard(ctx context.Context, q ScoreQuery) (*Scorecard, error
 
 // Assets returns all assets, sorted by name.
 func (c *Client) Assets(ctx context.Context) ([]*Asset, error) {
-	text, err := c.Get(ctx, "/v1/assets")
-	if err != nil {
-		return nil, err
-	}
-	page, err := readPage[Asset](text, "assets")
-	if err != nil {
-		return nil, err
-	}
-	all := make([]*Asset, len(page.Items))
-	for i := range page.Items {
-		all[i] = &page.Items[i]
-	}
-	return all, nil
+	return whole[Asset](ctx, c, "/v1/assets", "assets")
 }
 
 // CreateWebhook makes a webhook.
@@ -197,6 +186,40 @@ func (c *Client) Run(ctx context.Context, agent string, in RunRequest) (*Signal,
 	return &s, runOf(c, agent).send(ctx, in, &s)
 }
 
+// Agents returns the agents of the service and those of the account.
+func (c *Client) Agents(ctx context.Context) ([]*Agent, error) {
+	return whole[Agent](ctx, c, "/v1/agents?limit="+strconv.Itoa(MaxPage), "agents")
+}
+
+// Agent returns an agent.
+func (c *Client) Agent(ctx context.Context, id string) (*Agent, error) {
+	return get[Agent](ctx, c, agentPath(id, ""))
+}
+
+// CreateAgent registers an agent of the account. The key of the client must be an access token.
+func (c *Client) CreateAgent(ctx context.Context, in NewAgent) (*Agent, error) {
+	var a Agent
+	return &a, request{client: c, method: http.MethodPost, path: "/v1/agents"}.send(ctx, in, &a)
+}
+
+// UpdateAgent changes an agent of the account. The key of the client must be an access token.
+func (c *Client) UpdateAgent(ctx context.Context, id string, in AgentChange) (*Agent, error) {
+	var a Agent
+	return &a, request{client: c, method: http.MethodPatch, path: agentPath(id, ""), again: true}.send(ctx, in, &a)
+}
+
+// RemoveAgent removes an agent of the account; its signals stay. The key of the client must be an access token.
+func (c *Client) RemoveAgent(ctx context.Context, id string) error {
+	return request{client: c, method: http.MethodDelete, path: agentPath(id, "")}.send(ctx, nil, nil)
+}
+
+// Submit submits a signal of an agent of the account and returns it, which is stored.
+func (c *Client) Submit(ctx context.Context, agent string, in Submission) (*Signal, error) {
+	var s Signal
+	r := request{client: c, method: http.MethodPost, path: agentPath(agent, "/signals"), keyed: true}
+	return &s, r.send(ctx, in, &s)
+}
+
 // StartRun is Run without waiting for the end: it returns the job.
 func (c *Client) StartRun(ctx context.Context, agent string, in RunRequest) (*Job, error) {
 	var j Job
@@ -209,7 +232,7 @@ func (c *Client) StartRun(ctx context.Context, agent string, in RunRequest) (*Jo
 // StartScan starts a scan and returns its job. No signal is stored.
 func (c *Client) StartScan(ctx context.Context, agent string, in ScanRequest) (*Job, error) {
 	var j Job
-	r := request{client: c, method: http.MethodPost, path: "/v1/agents/" + url.PathEscape(agent) + "/scan"}
+	r := request{client: c, method: http.MethodPost, path: agentPath(agent, "/scan")}
 	return &j, r.send(ctx, in, &j)
 }
 
@@ -252,8 +275,10 @@ type readerFunc func([]byte) (int, error)
 func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 func runOf(c *Client, agent string) request {
-	return request{client: c, method: http.MethodPost, path: "/v1/agents/" + url.PathEscape(agent) + "/run", keyed: true}
+	return request{client: c, method: http.MethodPost, path: agentPath(agent, "/run"), keyed: true}
 }
+
+func agentPath(id, below string) string { return "/v1/agents/" + url.PathEscape(id) + below }
 
 // values returns a query without empty values.
 func values(pairs ...string) url.Values {

@@ -54,6 +54,26 @@ func readPage[T any, P interface {
 	return &page, nil
 }
 
+// whole returns the items of a list that has one page.
+func whole[T any, P interface {
+	*T
+	holder
+}](ctx context.Context, c *Client, path, name string) ([]*T, error) {
+	text, err := c.Get(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	page, err := readPage[T, P](text, name)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]*T, len(page.Items))
+	for i := range page.Items {
+		list[i] = &page.Items[i]
+	}
+	return list, nil
+}
+
 // all returns up to limit items of a list from page to page, without a limit if it is not positive.
 // Items that come in while the list is read move others to the next page; each is returned once.
 func all[T any, P interface {

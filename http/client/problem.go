@@ -29,7 +29,7 @@ type Problem struct {
 	Errors    []Error `json:"errors"` // values that are not valid, of a 400
 
 	RequiredScope string `json:"required_scope"` // of insufficient_scope
-	RunID         string `json:"run_id"`         // of agent_failed, as ErrorCode and Retryable
+	RunID         string `json:"run_id"`         // of agent_failed and price_unavailable, as ErrorCode and Retryable
 	ErrorCode     string `json:"error_code"`
 	Retryable     bool   `json:"retryable"`
 
@@ -78,6 +78,9 @@ func (p *Problem) Reason() string {
 
 // Temporary reports whether the same request may succeed later.
 func (p *Problem) Temporary() bool {
+	if p.Code == "price_unavailable" {
+		return p.Retryable
+	}
 	switch p.Status {
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return true

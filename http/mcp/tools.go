@@ -163,7 +163,7 @@ func (s *toolSignal) text() string {
 
 // selection is what tools select signals by. A member that is empty selects all.
 type selection struct {
-	Agent    string `json:"agent_id,omitempty" jsonschema:"trading, weather or seo"`
+	Agent    string `json:"agent_id,omitempty" jsonschema:"trading, weather, seo, or one of the account"`
 	Strategy string `json:"strategy,omitempty" jsonschema:"a strategy of an agent, see list_agents"`
 	Asset    string `json:"asset,omitempty" jsonschema:"such as BTC, see list_assets, or a subject of content"`
 }
@@ -212,8 +212,8 @@ type tools struct{ client client }
 func (t *tools) addTo(to *mcp.Server) {
 	reads := &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(false)}
 	mcp.AddTool(to, &mcp.Tool{Name: "list_agents", Title: "List agents", Annotations: reads,
-		Description: "Lists the agents with their strategies, and how their closed signals did. " +
-			"Scope agents:read.",
+		Description: "Lists the agents of the service and of the account with their strategies, and how their closed signals " +
+			"did. Scope agents:read.",
 	}, t.agents)
 	mcp.AddTool(to, &mcp.Tool{Name: "list_assets", Title: "List assets", Annotations: reads,
 		Description: "Lists the assets that agents can be run on, with their newest prices. Scope signals:read.",
@@ -223,6 +223,15 @@ func (t *tools) addTo(to *mcp.Server) {
 		Description: "Runs an agent once and returns its new signal, which is stored and watched until it closes. " +
 			"It trades nothing. Counts against the limit of runs. Scope agents:run.",
 	}, t.run)
+	mcp.AddTool(to, &mcp.Tool{Name: "submit_signal", Title: "Submit a signal",
+		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(false)},
+		Description: "Submits a signal of an agent of the account (owner account in list_agents). It is entered at the service's " +
+			"price, stored, and watched until it closes. It trades nothing. Counts against the limit of runs. Scope agents:run.",
+	}, t.submit)
+	mcp.AddTool(to, &mcp.Tool{Name: "close_signal", Title: "Close a signal",
+		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true, OpenWorldHint: new(false)},
+		Description: "Closes an open signal of an agent of the account at the first price after now. Scope agents:run.",
+	}, t.close)
 	mcp.AddTool(to, &mcp.Tool{Name: "list_signals", Title: "List signals", Annotations: reads,
 		Description: "Lists signals of the account, the newest first, with their state. Scope signals:read.",
 	}, t.signals)
@@ -248,6 +257,7 @@ type agentTool struct {
 	Description string   `json:"description"`
 	Strategies  []string `json:"strategies"`
 	Status      string   `json:"status"`
+	Owner       string   `json:"owner" jsonschema:"service (run_agent), or account (submit_signal)"`
 	Evidence    evidence `json:"evidence" jsonschema:"how its closed signals did"`
 }
 
@@ -260,7 +270,7 @@ func (t *tools) agents(
 	ctx context.Context, _ *mcp.CallToolRequest, _ struct{},
 ) (*mcp.CallToolResult, agentsAnswer, error) {
 	var a agentsAnswer
-	if _, err := t.client.ask(ctx, http.MethodGet, "/v1/agents", nil, nil, &a); err != nil {
+	if _, err := t.client.ask(ctx, http.MethodGet, "/v1/agents?limit=100", nil, nil, &a); err != nil {
 		return nil, a, err
 	}
 	a.Evidence = t.evidenceFor(ctx, selection{})
@@ -268,8 +278,8 @@ func (t *tools) agents(
 	for i := range a.Agents {
 		agent := &a.Agents[i]
 		agent.Evidence = t.evidenceFor(ctx, selection{Agent: agent.ID})
-		lines = append(lines, fmt.Sprintf("%s (%s, %s): %s Strategies: %s. %s.", agent.ID, agent.Category, agent.Status,
-			agent.Description, strings.Join(agent.Strategies, ", "), agent.Evidence.text()))
+		lines = append(lines, fmt.Sprintf("%s (%s, %s, of the %s): %s Strategies: %s. %s.", agent.ID, agent.Category,
+			agent.Status, agent.Owner, agent.Description, strings.Join(agent.Strategies, ", "), agent.Evidence.text()))
 	}
 	return result(lines, &a.Evidence), a, nil
 }
@@ -331,7 +341,6 @@ type signalAnswer struct {
 func (t *tools) run(
 	ctx context.Context, _ *mcp.CallToolRequest, in runInput,
 ) (*mcp.CallToolResult, signalAnswer, error) {
-	var a signalAnswer
 	body, err := json.Marshal(struct {
 		Asset      string         `json:"asset"`
 		Strategy   string         `json:"strategy"`
@@ -340,18 +349,73 @@ func (t *tools) run(
 		Parameters map[string]any `json:"parameters,omitempty"`
 	}{in.Asset, in.Strategy, in.Timeframe, in.Risk, in.Parameters})
 	if err != nil {
-		return nil, a, fmt.Errorf("encode run: %w", err)
+		return nil, signalAnswer{}, fmt.Errorf("encode run: %w", err)
 	}
+	return t.record(ctx, in.Agent, "/run", body, in.Key)
+}
+
+// record makes a signal by a POST to a path below an agent.
+func (t *tools) record(
+	ctx context.Context, agent, below string, body []byte, key string,
+) (*mcp.CallToolResult, signalAnswer, error) {
+	var a signalAnswer
 	header := http.Header{"Content-Type": {"application/json"}}
-	if in.Key != "" {
-		header.Set("Idempotency-Key", in.Key)
+	if key != "" {
+		header.Set("Idempotency-Key", key)
 	}
-	answered, err := t.client.ask(ctx, http.MethodPost, "/v1/agents/"+url.PathEscape(in.Agent)+"/run", body, header, &a.Signal)
+	answered, err := t.client.ask(ctx, http.MethodPost, "/v1/agents/"+url.PathEscape(agent)+below, body, header, &a.Signal)
 	if err != nil {
 		return nil, a, err
 	}
 	a.RunID, a.Replayed = answered.Get("X-Run-Id"), answered.Get("Idempotency-Replayed") != ""
 	return t.oneSignal(ctx, a)
+}
+
+// submission is the body of a submission. The API checks the values.
+type submission struct {
+	Asset      string         `json:"asset" jsonschema:"see list_assets; category content: a subject"`
+	Strategy   string         `json:"strategy" jsonschema:"a strategy of the agent, see list_agents"`
+	Direction  string         `json:"direction,omitempty" jsonschema:"long or short; category trading must give it"`
+	Stop       *stopLevel     `json:"stop,omitempty" jsonschema:"one member; default: the agent's, else by the risk"`
+	Target     *targetLevel   `json:"target,omitempty" jsonschema:"one member; default: the agent's, else by the risk"`
+	Timeframe  string         `json:"timeframe,omitempty" jsonschema:"1m, 5m, 1h or 1d; default: the agent's, else 1h"`
+	Risk       string         `json:"risk_level,omitempty" jsonschema:"low, medium or high; default: the agent's, else medium"`
+	ExpiresIn  int64          `json:"expires_in,omitempty" jsonschema:"seconds until it expires, 60 to 3888000"`
+	Confidence *float64       `json:"confidence,omitempty" jsonschema:"your own probability of a profit, 0 to 1; kept beside"`
+	Price      *float64       `json:"price,omitempty" jsonschema:"what you saw; refused if the market has moved away from it"`
+	Indicators []string       `json:"indicators,omitempty" jsonschema:"names of what you looked at"`
+	Reasoning  string         `json:"reasoning,omitempty" jsonschema:"why, in words"`
+	Parameters map[string]any `json:"parameters,omitempty" jsonschema:"kept with the signal"`
+	Content    string         `json:"content,omitempty" jsonschema:"the text, of category content"`
+	Outlook    string         `json:"outlook,omitempty" jsonschema:"the text, of category weather"`
+	Reference  string         `json:"reference,omitempty" jsonschema:"your id of this decision: it makes one signal, ever"`
+}
+
+type stopLevel struct {
+	Price   *float64 `json:"price,omitempty"`
+	Percent *float64 `json:"percent,omitempty" jsonschema:"distance from the entry in percent of it"`
+	ATR     *float64 `json:"atr,omitempty" jsonschema:"distance in average true ranges of the timeframe"`
+}
+
+type targetLevel struct {
+	stopLevel
+	R *float64 `json:"r,omitempty" jsonschema:"distance in multiples of that of the stop"`
+}
+
+type submitInput struct {
+	Agent string `json:"agent_id" jsonschema:"an agent of the account, see list_agents"`
+	submission
+	Key string `json:"idempotency_key,omitempty" jsonschema:"calls with the same key and arguments submit once"`
+}
+
+func (t *tools) submit(
+	ctx context.Context, _ *mcp.CallToolRequest, in submitInput,
+) (*mcp.CallToolResult, signalAnswer, error) {
+	body, err := json.Marshal(in.submission)
+	if err != nil {
+		return nil, signalAnswer{}, fmt.Errorf("encode submission: %w", err)
+	}
+	return t.record(ctx, in.Agent, "/signals", body, in.Key)
 }
 
 // oneSignal completes an answer with one signal.
@@ -373,12 +437,25 @@ type signalInput struct {
 func (t *tools) signal(
 	ctx context.Context, _ *mcp.CallToolRequest, in signalInput,
 ) (*mcp.CallToolResult, signalAnswer, error) {
+	return t.known(ctx, http.MethodGet, in, "")
+}
+
+func (t *tools) close(
+	ctx context.Context, _ *mcp.CallToolRequest, in signalInput,
+) (*mcp.CallToolResult, signalAnswer, error) {
+	return t.known(ctx, http.MethodPost, in, "/close")
+}
+
+// known answers with a signal by a request for a path below it.
+func (t *tools) known(
+	ctx context.Context, method string, in signalInput, below string,
+) (*mcp.CallToolResult, signalAnswer, error) {
 	id, ok := signal.ParseSignalID(in.ID)
 	if !ok {
 		id = "none" // is no signal either, while words such as export are other paths
 	}
 	var a signalAnswer
-	if _, err := t.client.ask(ctx, http.MethodGet, "/v1/signals/"+string(id), nil, nil, &a.Signal); err != nil {
+	if _, err := t.client.ask(ctx, method, "/v1/signals/"+string(id)+below, nil, nil, &a.Signal); err != nil {
 		return nil, a, err
 	}
 	return t.oneSignal(ctx, a)

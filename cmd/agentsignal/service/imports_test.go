@@ -126,7 +126,7 @@ var mayImport = []struct {
 	{"configs", nil},
 	{"cmd/agentsignal/command", nil},
 	{"cmd/agentsignal/remote", []string{"http/client", "cmd/agentsignal/command"}},
-	{"cmd/agentsignal/terminal", []string{"actors/market/assets", "http/client", "cmd/agentsignal/command",
+	{"cmd/agentsignal/terminal", []string{"actors/chartalert", "actors/market/assets", "http/client", "cmd/agentsignal/command",
 		"cmd/agentsignal/remote"}},
 	{"cmd/agentsignal/commandtest", []string{"configs"}},
 	{"cmd/agentsignal/receive", []string{"actors/signal", "actors/webhook", "actors/webhook/...",

@@ -2,6 +2,7 @@ package terminal
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -16,10 +17,84 @@ import (
 	"github.com/agentsignal/agentsignal/http/client"
 )
 
+// signIn are the flags by which a command signs in as a person does: for what an API key may not do.
+type signIn struct {
+	from           remote.Flags
+	password       command.PasswordFlags
+	email, profile string
+}
+
+// signInHelp is the part of the help of a command that signs in.
+const signInHelp = "An API key may not do this: it takes the email and the password of the account. The address and the email\n" +
+	"are those of the profile if they are left out. The password is not kept, and the session ends."
+
+// add adds the flags.
+func (s *signIn) add(c *cobra.Command) {
+	s.from.AddAddress(c, "")
+	c.Flags().StringVar(&s.email, "email", "", "the account's email")
+	c.Flags().StringVar(&s.profile, "profile", remote.DefaultProfile, "name of the profile")
+	s.password.Add(c, "")
+}
+
+// as calls do with a client whose key is an access token.
+func (s *signIn) as(cmd *cobra.Command, do func(user *client.Client) error) error {
+	public, account, err := s.account(cmd)
+	if err != nil {
+		return err
+	}
+	password, err := s.password.Read(cmd)
+	if err != nil {
+		return err
+	}
+	return inSession(cmd, public, account.Email, password, do)
+}
+
+// account returns a client without a key, and what is kept of a service in a profile: the address, the authorities and the
+// email.
+func (s *signIn) account(cmd *cobra.Command) (public *client.Client, account *remote.Profile, err error) {
+	if _, err := remote.ProfilePath(s.profile); err != nil {
+		return nil, nil, err
+	}
+	kept := &remote.Profile{}
+	if before, err := remote.ReadProfile(s.profile); err == nil {
+		kept = before
+	}
+	address, err := s.from.Address(kept.URL)
+	if err != nil {
+		return nil, nil, err
+	}
+	account = &remote.Profile{URL: address.String(), Email: s.email}
+	if account.Authorities, err = s.from.Authorities(); err != nil {
+		return nil, nil, err
+	}
+	if account.URL == kept.URL {
+		account.Authorities = cmp.Or(account.Authorities, kept.Authorities)
+		account.Email = cmp.Or(account.Email, kept.Email)
+	}
+	public = client.New(address, "")
+	if err := s.from.Trust(public, account.Authorities); err != nil {
+		return nil, nil, err
+	}
+	if account.Email == "" {
+		account.Email, err = askEmail(cmd)
+	}
+	return public, account, err
+}
+
+// inSession calls do with a client whose key is the access token of a session that ends with it.
+func inSession(
+	cmd *cobra.Command, public *client.Client, email, password string, do func(user *client.Client) error,
+) error {
+	s, err := public.Login(cmd.Context(), email, password)
+	if err != nil {
+		return remote.Explain(err)
+	}
+	user := public.With(s.AccessToken)
+	return errors.Join(do(user), remote.Explain(user.Logout(cmd.Context())))
+}
+
 func loginCommand() *cobra.Command {
-	var from remote.Flags
-	var password command.PasswordFlags
-	var email, profile string
+	var s signIn
 	var scopes []string
 	c := &cobra.Command{
 		Use: "login", Short: "Make an API key and keep it with the address in a profile", Args: cobra.NoArgs,
@@ -30,46 +105,21 @@ func loginCommand() *cobra.Command {
 		Example: "  agentsignal login --url https://signals.example.com --email me@example.com\n" +
 			"  agentsignal login --email me@example.com --password-stdin --profile home < password.txt",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := remote.ProfilePath(profile); err != nil {
-				return err
-			}
-			kept := &remote.Profile{}
-			if before, err := remote.ReadProfile(profile); err == nil {
-				kept = before
-			}
-			address, err := from.Address(kept.URL)
+			public, made, err := s.account(cmd)
 			if err != nil {
 				return err
 			}
-			made := &remote.Profile{URL: address.String()}
-			if made.Authorities, err = from.Authorities(); err != nil {
-				return err
-			}
-			if made.Authorities == "" && made.URL == kept.URL {
-				made.Authorities = kept.Authorities
-			}
-			public := client.New(address, "")
-			if err := from.Trust(public, made.Authorities); err != nil {
-				return err
-			}
-			if email == "" {
-				if email, err = askEmail(cmd); err != nil {
-					return err
-				}
-			}
-			secret, err := password.Read(cmd)
+			password, err := s.password.Read(cmd)
 			if err != nil {
 				return err
 			}
-			made.Email = email
-			return logIn(cmd, public, made, secret, profile, scopes)
+			return inSession(cmd, public, made.Email, password, func(user *client.Client) error {
+				return keepKey(cmd, user, made, s.profile, scopes)
+			})
 		},
 	}
-	from.AddAddress(c, "")
-	c.Flags().StringVar(&email, "email", "", "the account's email")
-	c.Flags().StringVar(&profile, "profile", remote.DefaultProfile, "name of the profile")
+	s.add(c)
 	c.Flags().StringSliceVar(&scopes, "scopes", nil, "scopes of the key; all if left out")
-	password.Add(c, "")
 	return c
 }
 
@@ -86,18 +136,10 @@ func askEmail(cmd *cobra.Command) (string, error) {
 	return strings.TrimSpace(line), nil
 }
 
-// logIn makes a key and writes the profile, which lacks only that.
-func logIn(
-	cmd *cobra.Command, public *client.Client, profile *remote.Profile, password, name string, scopes []string,
-) (err error) {
+// keepKey makes a key and writes the profile, which lacks only that.
+func keepKey(cmd *cobra.Command, user *client.Client, profile *remote.Profile, name string, scopes []string) error {
 	ctx := cmd.Context()
 	before, beforeErr := remote.ReadProfile(name)
-	s, err := public.Login(ctx, profile.Email, password)
-	if err != nil {
-		return remote.Explain(err)
-	}
-	user := public.With(s.AccessToken)
-	defer func() { err = errors.Join(err, remote.Explain(user.Logout(ctx))) }()
 	host, _ := os.Hostname()
 	key, err := user.CreateKey(ctx, client.NewAPIKey{Scopes: scopes,
 		Name: strings.TrimSpace(fmt.Sprintf("%.60s %s", host, time.Now().UTC().Format("2006-01-02 15:04:05.000")))})

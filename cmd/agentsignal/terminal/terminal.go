@@ -15,6 +15,9 @@ func Commands(dataDir func() (string, error)) []*cobra.Command {
 	return []*cobra.Command{
 		loginCommand(),
 		runCommand(dataDir),
+		submitCommand(dataDir),
+		closeCommand(dataDir),
+		agentCommand(dataDir),
 		scanCommand(dataDir),
 		assetsCommand(dataDir),
 		signalsCommand(dataDir),

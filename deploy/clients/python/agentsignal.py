@@ -85,9 +85,12 @@ class Client:
         self.context = context  # an ssl.SSLContext; None for the default
         self._opener = urllib.request.build_opener(_Redirects(), urllib.request.HTTPSHandler(context=context))
 
-    def request(self, method, path, query=None, body=None, idempotency_key=None):
-        """Returns the answer of the API to a request, or None without a body. Raises Problem or OSError."""
-        repeatable = method == "GET" or idempotency_key is not None
+    def request(self, method, path, query=None, body=None, idempotency_key=None, repeatable=False):
+        """Returns the answer of the API to a request, or None without a body. Raises Problem or OSError.
+
+        repeatable says of a change that a repetition changes nothing.
+        """
+        repeatable = repeatable or method == "GET" or idempotency_key is not None
         for attempt in range(1, self.attempts + 1):
             pause = min(15.0, 0.5 * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
             try:
@@ -147,8 +150,35 @@ class Client:
             offset += len(page[member])
 
     def agents(self):
-        """Returns the agents."""
-        return self.request("GET", "/v1/agents")["agents"]
+        """Returns the agents of the service and those of the account."""
+        return self.request("GET", "/v1/agents", {"limit": 100})["agents"]
+
+    def create_agent(self, agent, name, category, strategies, **options):
+        """Registers an agent of the account and returns it. The key of the client must be an access token.
+
+        options are description, status and defaults: what a signal has that is submitted without timeframe, risk_level,
+        stop, target or expires_in.
+        """
+        body = dict(options, id=agent, name=name, category=category, strategies=strategies)
+        return self.request("POST", "/v1/agents", body=body)
+
+    def submit(self, agent, asset, strategy, direction=None, idempotency_key=None, **options):
+        """Submits a signal of an agent of the account and returns it.
+
+        direction is long or short; options are stop, target, timeframe, risk_level, expires_in, confidence, price,
+        indicators, reasoning, parameters and reference. A stop is {"percent": 1.5}, {"atr": 2} or {"price": 65000}, a
+        target also {"r": 2}. Agents of category content give content, those of category weather outlook.
+        """
+        body = dict(options, asset=asset, strategy=strategy)
+        if direction is not None:
+            body["direction"] = direction
+        path = "/v1/agents/%s/signals" % urllib.parse.quote(agent, safe="")
+        return self.request("POST", path, body=body, idempotency_key=idempotency_key or str(uuid.uuid4()))
+
+    def close(self, signal_id):
+        """Closes a signal of an agent of the account at the next price, and returns it: open if there was none in 2 s."""
+        path = "/v1/signals/%s/close" % urllib.parse.quote(signal_id, safe="")
+        return self.request("POST", path, repeatable=True)
 
     def run(self, agent, asset, strategy, idempotency_key=None, **options):
         """Runs an agent once and returns its signal. options are timeframe, risk_level, parameters and async.
