@@ -6,6 +6,8 @@
 //
 //	root                         engine: answers /healthz
 //	├── trading, weather, seo    agent: one per agent of the catalogue; limits its runs
+//	├── asked                    agent/asked: the agents of accounts that were asked lately
+//	│   └── acc_…/my_agent, …    agent/asked: one per such agent: its questions in flight, its pause
 //	├── market                   market: starts the actors of requested assets
 //	│   └── BTC, ETH, …          market: one per asset; makes snapshots of ticks and bars
 //	├── partitions               partition: announces the node and chooses its partitions
@@ -38,6 +40,7 @@
 //
 //	agent.Agents     → agent        a requested run
 //	worker           → agent        it is free again
+//	asked.Asked      → asked agent  may a question be sent? it has ended; its health
 //	feeder, reader   → asset        ticks and closed bars
 //	tail             → partition    events, through an inbox that never blocks (Publish)
 //	partition        → itself       a lease, a position or a duty is due; results of I/O
@@ -103,6 +106,10 @@
 // A submission, POST /v1/agents/{id}/signals: http/submissions.go → persistence/agents → agent.Agents.Accept →
 // agent/own.go evaluates it on the prices of market → persistence/eventlog/log.go appends it, if the agent is
 // still the one that was read.
+//
+// A run of an account's agent, which has an endpoint: http/runs.go → agent.Agents.Run → agent/run.go on a goroutine of
+// its own → agent/ask.go → agent/asked/asked.go asks for a grant and posts the question by webhook.Node → the reply is
+// read by http/submissions.go and goes on as a submission.
 //
 // A scan or a backtest: http/work.go → agent.Agents.SubmitScan → the queue of jobs
 // (persistence/jobs/queue.go) → agent/analyses.go on any node → the job's result. The

@@ -148,7 +148,15 @@ func (h *AgentHandlers) byID(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.value(http.StatusOK, viewDetails(&a))
+	v := viewDetails(&a)
+	if a.Endpoint != nil {
+		health, err := h.own.health.Health(c.r.Context(), a.Account, a.ID)
+		if err != nil {
+			return err
+		}
+		v.Endpoint.Health = viewHealth(&health)
+	}
+	return c.value(http.StatusOK, v)
 }
 
 // filterNames returns the agents and the strategies by which signals of an account are filtered. Those of the service suffice

@@ -431,7 +431,7 @@ func (f *fakes) resources(c *config) []signalhttp.Resource {
 			signalhttp.NewExports(c.MaxExports, c.MaxAccountExports, c.ExportStall), all),
 		signalhttp.NewJobHandlers(agents),
 		signalhttp.NewSubmissionHandlers(agents, all, specs, once, 90*24*time.Hour),
-		signalhttp.NewAgentHandlers(all, signalhttp.NewOwnAgentHandlers(&f.ownAgents, c.Now)),
+		signalhttp.NewAgentHandlers(all, signalhttp.NewOwnAgentHandlers(&f.ownAgents, fakeHealth{}, fakeAddresses{f}, c.Now)),
 		signalhttp.NewAssetHandlers(c.Assets),
 		signalhttp.NewWorkHandlers(fakeWork{&f.workFakes}, specs),
 		signalhttp.NewScorecardHandlers(fakeWork{&f.workFakes}, signals, all, c.Now),

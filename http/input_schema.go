@@ -1,6 +1,8 @@
 package http
 
 import (
+	"cmp"
+
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -67,8 +69,8 @@ func inputSchema(a *signal.Agent) *schema {
 		Properties: map[string]*schema{
 			"asset":      assetSchema(a),
 			"strategy":   oneOf(a.Strategies),
-			"timeframe":  optional(signal.Timeframes, signal.H1),
-			"risk_level": optional(signal.RiskLevels, signal.MediumRisk),
+			"timeframe":  optional(signal.Timeframes, cmp.Or(a.Defaults.Timeframe, signal.H1)),
+			"risk_level": optional(signal.RiskLevels, cmp.Or(a.Defaults.Risk, signal.MediumRisk)),
 			"async": {
 				Type:        nullable("boolean"),
 				Default:     false,
@@ -81,7 +83,7 @@ func inputSchema(a *signal.Agent) *schema {
 			},
 		},
 	}
-	if a.Category == signal.Weather {
+	if a.Category == signal.Weather && a.Account == "" {
 		for _, name := range a.Strategies {
 			x.AllOf = append(x.AllOf, &schema{
 				If: &schema{
@@ -99,15 +101,15 @@ func inputSchema(a *signal.Agent) *schema {
 // of which a form makes a choice; runs take other spellings, too.
 func assetSchema(a *signal.Agent) *schema {
 	x := &schema{Type: "string", MinLength: 1, MaxLength: maxAssetLength}
-	switch a.Category {
-	case signal.Weather:
-		x = oneOf(agent.Commodities)
-		x.Description = "By its catalogue name; runs also accept its other spellings."
-	case signal.Content:
-		x.Description, x.Examples = "The subject of the text.", []string{"standing desk"}
-	case signal.Trading:
+	switch {
+	case a.Category == signal.Trading:
 		x.Description = "An asset by any of its names: " + assetsAdvice + "."
 		x.Examples = []string{"BTC", "EUR/USD", "AAPL"}
+	case hasPrices(a):
+		x = oneOf(agent.Commodities)
+		x.Description = "By its catalogue name; runs also accept its other spellings."
+	default:
+		x.Description, x.Examples = "The subject of the text.", []string{"standing desk"}
 	}
 	return x
 }

@@ -84,6 +84,7 @@ type jobView struct {
 	ExpiresAt   instant          `json:"expires_at"`
 	Result      json.RawMessage  `json:"result,omitempty"`
 	Signal      json.RawMessage  `json:"signal,omitempty"` // of a run, instead of the result
+	Reason      string           `json:"reason,omitempty"` // of a completed run without a signal
 	Error       *jobErrorView    `json:"error"`
 }
 
@@ -105,6 +106,7 @@ func viewJob(j *signal.Job) jobView {
 		Timeframe:   j.Request.Timeframe,
 		Risk:        j.Request.Risk,
 		Status:      j.Status,
+		Reason:      j.Reason,
 		CreatedAt:   instant(j.CreatedAt),
 		StartedAt:   instant(j.StartedAt),
 		CompletedAt: instant(j.CompletedAt),

@@ -9,7 +9,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/agentsignal/agentsignal/actors/agent/asked"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/delivery"
 	"github.com/agentsignal/agentsignal/http/request"
 )
 
@@ -30,6 +32,11 @@ type OwnAgents interface {
 	Remove(ctx context.Context, account signal.AccountID, id signal.AgentID) error
 }
 
+// AgentHealth has what this node has seen of agents at their endpoints. See asked.Asked.
+type AgentHealth interface {
+	Health(ctx context.Context, account signal.AccountID, id signal.AgentID) (asked.Health, error)
+}
+
 const (
 	maxAgentName        = 80  // characters
 	maxAgentDescription = 500 // characters
@@ -40,19 +47,37 @@ const (
 
 // OwnAgentHandlers answer for the agents that belong to accounts.
 type OwnAgentHandlers struct {
-	agents OwnAgents
-	now    func() time.Time
+	agents    OwnAgents
+	health    AgentHealth
+	addresses Addresses // checks the URLs of endpoints
+	now       func() time.Time
 }
 
 // NewOwnAgentHandlers returns the handlers of accounts' agents.
-func NewOwnAgentHandlers(agents OwnAgents, now func() time.Time) *OwnAgentHandlers {
-	return &OwnAgentHandlers{agents, now}
+func NewOwnAgentHandlers(agents OwnAgents, health AgentHealth, addresses Addresses, now func() time.Time) *OwnAgentHandlers {
+	return &OwnAgentHandlers{agents, health, addresses, now}
 }
 
 // ownAgentView has the members of an account's own agent.
 type ownAgentView struct {
-	CreatedAt instant      `json:"created_at"`
-	Defaults  defaultsView `json:"defaults"`
+	CreatedAt instant       `json:"created_at"`
+	Defaults  defaultsView  `json:"defaults"`
+	Endpoint  *endpointView `json:"endpoint"`
+}
+
+type endpointView struct {
+	URL    string      `json:"url"`
+	Secret string      `json:"secret,omitempty"` // in the answers to requests that set it
+	Health *healthView `json:"health,omitempty"` // where one agent is read
+}
+
+// healthView is an asked.Health.
+type healthView struct {
+	InFlight    int                `json:"in_flight"`
+	Waiting     int                `json:"waiting"`
+	Failures    int                `json:"failures"`
+	PausedUntil instant            `json:"paused_until"`
+	LastError   *scheduleErrorView `json:"last_error"`
 }
 
 type defaultsView struct {
@@ -81,8 +106,20 @@ func viewLevel(l signal.Level) *levelView {
 
 func viewOwnAgent(a *signal.Agent) *ownAgentView {
 	d := a.Defaults
-	return &ownAgentView{CreatedAt: instant(a.CreatedAt), Defaults: defaultsView{Timeframe: d.Timeframe,
+	v := &ownAgentView{CreatedAt: instant(a.CreatedAt), Defaults: defaultsView{Timeframe: d.Timeframe,
 		Risk: d.Risk, Stop: viewLevel(d.Stop), Target: viewLevel(d.Target), ExpiresIn: int64(d.ExpiresIn / time.Second)}}
+	if a.Endpoint != nil {
+		v.Endpoint = &endpointView{URL: a.Endpoint.URL}
+	}
+	return v
+}
+
+func viewHealth(h *asked.Health) *healthView {
+	v := &healthView{InFlight: h.InFlight, Waiting: h.Waiting, Failures: h.Failures, PausedUntil: instant(h.PausedUntil)}
+	if e := h.LastError; e != nil {
+		v.LastError = &scheduleErrorView{string(e.Code), e.Message, instant(h.LastErrorAt)}
+	}
+	return v
 }
 
 // ownAgentInput holds the members of a body. Those that are nil were not given.
@@ -91,10 +128,12 @@ type ownAgentInput struct {
 	strategies        []string
 	status            signal.AgentStatus
 	defaults          *signal.AgentDefaults
+	endpoint          *signal.Endpoint
+	noEndpoint        bool
 }
 
 // read reads the members that a new agent and a change have in common.
-func (h *OwnAgentHandlers) read(o *request.Object) (in ownAgentInput) {
+func (h *OwnAgentHandlers) read(c *call, o *request.Object) (in ownAgentInput) {
 	in.name = readLine(o, "name", maxAgentName)
 	if text, ok := o.Text("description"); ok {
 		if utf8.RuneCountInString(text) > maxAgentDescription {
@@ -126,6 +165,15 @@ func (h *OwnAgentHandlers) read(o *request.Object) (in ownAgentInput) {
 		in.defaults.ExpiresIn = readExpiresIn(d)
 		d.Close()
 	}
+	if e, ok := o.Object("endpoint"); ok {
+		e.Require("url", "must be the URL at which the agent is asked")
+		in.endpoint = &signal.Endpoint{URL: webhookReader{addresses: h.addresses}.readURL(c.r.Context(), e), Secret: readSecret(e)}
+		if in.endpoint.Secret == "" {
+			in.endpoint.Secret = delivery.NewSecret()
+		}
+		e.Close()
+	}
+	in.noEndpoint = o.Null("endpoint")
 	return in
 }
 
@@ -199,6 +247,9 @@ func (in *ownAgentInput) apply(a *signal.Agent) {
 	if in.defaults != nil {
 		a.Defaults = *in.defaults
 	}
+	if in.endpoint != nil || in.noEndpoint {
+		a.Endpoint = in.endpoint
+	}
 }
 
 // create answers POST /v1/agents.
@@ -217,7 +268,7 @@ func (h *OwnAgentHandlers) create(c *call) error {
 			}
 		}
 		a.Category, _ = request.Choice(o, "category", categories)
-		in := h.read(o)
+		in := h.read(c, o)
 		in.apply(&a)
 	}); err != nil {
 		return err
@@ -226,13 +277,22 @@ func (h *OwnAgentHandlers) create(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.value(http.StatusCreated, viewDetails(&a))
+	return c.value(http.StatusCreated, viewSet(&a, a.Endpoint))
+}
+
+// viewSet returns an agent as it is answered where set is the endpoint that the request has set, or nil.
+func viewSet(a *signal.Agent, set *signal.Endpoint) agentDetails {
+	v := viewDetails(a)
+	if set != nil {
+		v.Endpoint.Secret = set.Secret
+	}
+	return v
 }
 
 // update answers PATCH /v1/agents/{id}.
 func (h *OwnAgentHandlers) update(c *call) error {
 	var in ownAgentInput
-	if err := c.decode(func(o *request.Object) { in = h.read(o) }); err != nil {
+	if err := c.decode(func(o *request.Object) { in = h.read(c, o) }); err != nil {
 		return err
 	}
 	id, err := ownID(c)
@@ -251,7 +311,7 @@ func (h *OwnAgentHandlers) update(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.value(http.StatusOK, viewDetails(&a))
+	return c.value(http.StatusOK, viewSet(&a, in.endpoint))
 }
 
 // ownID returns the agent of the path. It is KindNotFound for what cannot be an own agent.
@@ -265,11 +325,6 @@ func ownID(c *call) (signal.AgentID, error) {
 		return "", signal.NotFound("agent")
 	}
 	return id, nil
-}
-
-// notRun says why an agent of an account cannot be run.
-func notRun(id signal.AgentID) string {
-	return "agents of an account are not run: they submit their signals by POST /v1/agents/" + string(id) + "/signals"
 }
 
 // remove answers DELETE /v1/agents/{id}.

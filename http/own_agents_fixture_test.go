@@ -5,8 +5,20 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/agentsignal/agentsignal/actors/agent/asked"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
+
+// fakeHealth knows of agents that are called failing.
+type fakeHealth struct{}
+
+func (fakeHealth) Health(_ context.Context, _ signal.AccountID, id signal.AgentID) (asked.Health, error) {
+	if id != "failing" {
+		return asked.Health{}, nil
+	}
+	return asked.Health{InFlight: 1, Waiting: 2, Failures: 5, PausedUntil: morning, LastErrorAt: morning,
+		LastError: &signal.RunError{Code: signal.AgentTimeout, Message: "it was late"}}, nil
+}
 
 // fakeOwnAgents keeps the agents of accounts in memory.
 type fakeOwnAgents struct {

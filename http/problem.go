@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/pages"
@@ -47,8 +48,12 @@ var problemKinds = []problemKind{
 	{"limit_reached", 409, "A limit is reached", "The account has as many resources of this kind as it may have."},
 	{"built_in", 409, "The agent belongs to the service", "Only agents of the account can be changed and submit signals."},
 	{"agent_changed", 409, "The agent was changed meanwhile", "Other requests changed it at the same time. Repeat the request."},
-	{"not_runnable", 409, "The agent is not run",
-		"Agents of an account are not run: they submit their signals by POST /v1/agents/{id}/signals."},
+	{"not_runnable", 409, "The agent has no endpoint",
+		"An agent of the account can be run only if it has an endpoint, at which it is asked. Without one it submits its " +
+			"signals by POST /v1/agents/{id}/signals."},
+	{agent.CodeNoSignal, 409, "The agent has no signal",
+		"The account's agent was asked and has nothing to submit. The detail is the reason that it gives. The run has " +
+			"completed; the next one may find a signal."},
 	{"price_moved", 409, "The price has moved",
 		"The price that the agent saw is further from the market than a quarter of the distance to the stop. The entry is " +
 			"always the service's own price."},

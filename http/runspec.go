@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -56,10 +57,10 @@ func (s *RunSpecs) require(c *call, o *request.Object, id, asset string) {
 	switch {
 	case asset == "assets":
 		rule = assetsRule
+	case err == nil && !hasPrices(&a):
+		rule = "must be a subject such as standing desk"
 	case a.Category == signal.Weather:
 		rule = request.OneOf(agent.Commodities)
-	case a.Category == signal.Content:
-		rule = "must be a subject such as standing desk"
 	}
 	o.Require(asset, rule)
 	o.Require("strategy", request.OneOf(a.Strategies))
@@ -135,13 +136,8 @@ func (r *runSpec) read(o *request.Object) {
 		r.Asset = readAsset(o)
 	}
 	r.Strategy, r.strategyGiven = o.Text("strategy")
-	r.Timeframe, r.Risk = signal.H1, signal.MediumRisk
-	if t, ok := request.Choice(o, "timeframe", signal.Timeframes); ok {
-		r.Timeframe = t
-	}
-	if risk, ok := request.Choice(o, "risk_level", signal.RiskLevels); ok {
-		r.Risk = risk
-	}
+	r.Timeframe, _ = request.Choice(o, "timeframe", signal.Timeframes)
+	r.Risk, _ = request.Choice(o, "risk_level", signal.RiskLevels)
 }
 
 // readParameters reads the options of all agents. agent.Check refuses those of other agents.
@@ -185,17 +181,19 @@ func (s *RunSpecs) checkForAgent(c *call, r *runSpec) error {
 		a = all[i]
 	}
 	if a.Account != "" {
-		return &signal.Error{Kind: signal.KindConflict, Code: "not_runnable", Message: notRun(a.ID)}
+		r.Own = &a
 	}
 	s.check(c, a, r)
 	r.Agent = a.ID
-	return missing
+	return cmp.Or(missing, agent.NotRunnable(&a))
 }
 
-// check records the faults of r for the agent a. It gives the assets, or if they are
+// check records the faults of r for the agent a, whose defaults it gives r. It gives the assets, or if they are
 // nil the asset, their catalogue names.
 func (s *RunSpecs) check(c *call, a signal.Agent, r *runSpec) {
 	f := &c.faults
+	r.Timeframe = cmp.Or(r.Timeframe, a.Defaults.Timeframe, signal.H1)
+	r.Risk = cmp.Or(r.Risk, a.Defaults.Risk, signal.MediumRisk)
 	if r.strategyGiven && r.Strategy == "" {
 		f.Body("/strategy", request.CodeInvalidValue, request.OneOf(a.Strategies))
 	}
@@ -218,6 +216,12 @@ func (s *RunSpecs) check(c *call, a signal.Agent, r *runSpec) {
 func assetPointer(int) string    { return "/asset" }
 func assetsPointer(i int) string { return "/assets/" + strconv.Itoa(i) }
 
+// hasPrices reports whether the assets of an agent are those of sources. What an account's agent for weather or content
+// writes about is any subject.
+func hasPrices(a *signal.Agent) bool {
+	return a.Category == signal.Trading || a.Category == signal.Weather && a.Account == ""
+}
+
 // name replaces assets by their catalogue names and records those that are given
 // twice, under two spellings. A subject of content has no other spelling.
 func (s *RunSpecs) name(a signal.Agent, assets []string, at func(int) string, f *request.Faults) {
@@ -239,7 +243,7 @@ func (s *RunSpecs) name(a signal.Agent, assets []string, at func(int) string, f 
 // another fault.
 func (s *RunSpecs) find(ctx context.Context, a signal.Agent, assets []string, at func(int) string,
 	f *request.Faults) {
-	if a.Category == signal.Content {
+	if !hasPrices(&a) {
 		return
 	}
 	for i, asset := range assets {

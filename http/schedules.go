@@ -1,7 +1,9 @@
 package http
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -151,7 +153,7 @@ func (in *scheduleInput) apply(w *signal.Schedule) (changed, replan bool) {
 	return changed, replan
 }
 
-// check records the faults of w for its agent. With find, a source must have prices
+// check records the faults of w for its agent, and gives it that agent's defaults. With find, a source must have prices
 // of its assets. A change of other members is without find, so that a schedule with an asset
 // that no source has any more can still be changed.
 func (h *ScheduleHandlers) check(ctx context.Context, w *signal.Schedule, agents []signal.Agent, find bool, f *request.Faults) {
@@ -161,10 +163,12 @@ func (h *ScheduleHandlers) check(ctx context.Context, w *signal.Schedule, agents
 		return
 	}
 	known := agents[i]
-	if known.Account != "" {
-		f.Body("/agent_id", request.CodeInvalidValue, notRun(known.ID))
+	if e, ok := errors.AsType[*signal.Error](agent.NotRunnable(&known)); ok {
+		f.Body("/agent_id", request.CodeInvalidValue, e.Message)
 		return
 	}
+	w.Timeframe = cmp.Or(w.Timeframe, known.Defaults.Timeframe, signal.H1)
+	w.Risk = cmp.Or(w.Risk, known.Defaults.Risk, signal.MediumRisk)
 	w.Assets = slices.Clone(w.Assets)
 	h.specs.name(known, w.Assets, assetsPointer, f)
 	assets := w.Assets
@@ -202,8 +206,6 @@ func (h *ScheduleHandlers) create(c *call) error {
 	w := signal.Schedule{
 		ID:        signal.NewScheduleID(),
 		Account:   c.principal.Account,
-		Timeframe: signal.H1,
-		Risk:      signal.MediumRisk,
 		MaxOpen:   1,
 		Status:    signal.ScheduleEnabled,
 		CreatedAt: now,

@@ -101,13 +101,12 @@ func (h *SubmissionHandlers) submit(c *call) error {
 	return first()
 }
 
-// checkAsset gives the asset its catalogue name, and records the fault of one without prices that needs them.
+// checkAsset gives the asset its catalogue name, and records the fault of one that needs prices and has none.
 func (h *SubmissionHandlers) checkAsset(c *call, req *signal.RunRequest) {
 	one := []string{req.Asset}
 	h.assets.name(*req.Own, one, assetPointer, &c.faults)
-	if req.Asset = one[0]; req.Own.Category == signal.Trading {
-		h.assets.find(c.r.Context(), *req.Own, one, assetPointer, &c.faults)
-	}
+	req.Asset = one[0]
+	h.assets.find(c.r.Context(), *req.Own, one, assetPointer, &c.faults)
 }
 
 // reference returns the key under which the answer to a submission is kept as long as its signal.
@@ -168,6 +167,42 @@ func submissionError(c *call, run signal.RunID, err error) error {
 	}
 	return err
 }
+
+// ReadReply reads what the agent of a run, req.Own, has answered to its question: a submission without the members that the
+// run has. body is a valid JSON object. The error says what is not valid.
+func ReadReply(body []byte, req *signal.RunRequest) (*signal.Submission, error) {
+	var faults request.Faults
+	if o := request.ReadObject(body, &faults); o != nil {
+		answered := *req
+		answered.Submission = &signal.Submission{}
+		readSubmission(o, &answered)
+		if o.Has("timeframe") && answered.Timeframe != req.Timeframe {
+			o.Bad("timeframe", request.CodeInvalidValue, "must be that of the question, or absent")
+		}
+		if o.Has("risk_level") && answered.Risk != req.Risk {
+			o.Bad("risk_level", request.CodeInvalidValue, "must be that of the question, or absent")
+		}
+		if o.Has("reference") {
+			o.Bad("reference", request.CodeUnknown, "belongs to submissions: what identifies a run is its run_id")
+		}
+		o.Close()
+		if !faults.Any() {
+			return answered.Submission, nil
+		}
+	}
+	invalid, ok := errors.AsType[*request.InvalidError](faults.Err())
+	if !ok {
+		return nil, faults.Err()
+	}
+	var texts []string
+	for _, f := range invalid.Faults[:min(len(invalid.Faults), maxReplyFaults)] {
+		texts = append(texts, strings.TrimPrefix(f.Name, "/")+": "+f.Detail)
+	}
+	return nil, errors.New(strings.Join(texts, "; "))
+}
+
+// maxReplyFaults is how many faults of a reply are named.
+const maxReplyFaults = 3
 
 // readSubmission reads what an agent has concluded: all members but asset and strategy.
 func readSubmission(o *request.Object, req *signal.RunRequest) {

@@ -30,7 +30,10 @@ type Options struct {
 	Slippage float64
 	Skills   Skills   // of the agents of accounts; nil: none is known
 	Outcomes Outcomes // nil: the confidence of an asset rests on its own outcomes alone
-	Content  Content  // writes the texts of the content agent; default the built-in writer
+	// Own has the agents of accounts, and Asker asks those with an endpoint; without both they are not run.
+	Own     OwnAgents
+	Asker   Asker
+	Content Content // writes the texts of the content agent; default the built-in writer
 
 	Disabled []signal.AgentID // agents that are neither listed nor run
 
@@ -113,6 +116,8 @@ func New(sys *engine.System, o Options) *Agents {
 		dueMargin:     o.DueMargin,
 		jobRetention:  o.JobRetention,
 		evaluators:    make(map[signal.AgentID]evaluator),
+		asker:         o.Asker,
+		own:           o.Own,
 		metrics:       o.Metrics,
 		slog:          o.Slog,
 		birth:         time.Now(),
@@ -182,9 +187,12 @@ func (a *Agents) Agent(id signal.AgentID) (signal.Agent, error) {
 // Run executes one run and returns when its outcome is stored. An asset with prices must be
 // given by its catalogue name, under which the signal is stored. The error is a
 // *signal.RunError if the run failed (Outcome.Run names it), else a *signal.Error:
-// KindNotFound, KindTooMany, or KindUnavailable, when no signal was published. If ctx ends
-// first Run returns its error; the run continues.
+// KindNotFound, KindTooMany, or KindUnavailable, when no signal was published; of an account's agent also KindConflict:
+// CodeNoSignal, or not_runnable. If ctx ends first Run returns its error; the run continues.
 func (a *Agents) Run(ctx context.Context, req signal.RunRequest) (Outcome, error) {
+	if err := a.readOwn(ctx, &req); err != nil {
+		return Outcome{}, err
+	}
 	r, err := a.admit(req)
 	if err != nil {
 		return Outcome{}, err
@@ -282,9 +290,13 @@ func (a *Agents) begin() bool {
 	return true
 }
 
-// await hands r to its agent and waits for the answer.
+// await hands r to its agent and waits for the answer. The agents of accounts have their actors in package asked.
 func (a *Agents) await(ctx context.Context, r *run) (*signal.Signal, error) {
-	a.actors[r.request.Agent].Tell(runRequested{r})
+	if r.request.Own != nil {
+		go a.exec.execute(r)
+	} else {
+		a.actors[r.request.Agent].Tell(runRequested{r})
+	}
 	limit := time.NewTimer(a.o.Timeout + answerMargin)
 	defer limit.Stop()
 	select {

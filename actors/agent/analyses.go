@@ -9,6 +9,7 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -44,17 +45,13 @@ type analyst struct {
 
 func newAnalyst(a *Agents) *analyst { return &analyst{o: &a.o, exec: a.exec, trading: a.trading} }
 
-// analyze executes r, an analysis, and stores its result. known reports whether the catalogue has its
-// agent and strategy.
-func (a *analyst) analyze(r *run, known bool) error {
+// analyze executes r, an analysis, and stores its result, or failure unless that is nil.
+func (a *analyst) analyze(r *run, failure *signal.RunError) error {
 	var result json.RawMessage
 	var err error
-	switch {
-	case !known:
-		err = cancelledError("the agent was switched off")
-	case r.job.Attempt > maxAttempts:
-		err = cancelledError("the job was interrupted too often")
-	default:
+	if failure != nil {
+		err = failure
+	} else {
 		ctx, cancel := context.WithTimeoutCause(a.exec.ctx, a.o.Timeout, errTimeout)
 		result, err = a.resultOf(ctx, r)
 		cause := context.Cause(ctx)
@@ -97,7 +94,7 @@ func (a *analyst) resultOf(ctx context.Context, r *run) (result json.RawMessage,
 	ctx = market.For(ctx, r.request.Account)
 	switch r.job.Kind {
 	case signal.JobScan:
-		found, err = a.scan(ctx, &r.request, r.job.Assets)
+		found, err = a.scan(ctx, r)
 	case signal.JobBacktest:
 		found, err = a.backtest(ctx, r)
 	default:
@@ -111,8 +108,9 @@ func (a *analyst) resultOf(ctx context.Context, r *run) (result json.RawMessage,
 
 // scanResult is the result of a scan. Its JSON is sent to clients.
 type scanResult struct {
-	Ranked []scanned     `json:"ranked"` // the greatest expected R after costs first
-	Errors []scanFailure `json:"errors"` // in the order of the request
+	Ranked   []scanned     `json:"ranked"`              // the greatest expected R after costs first
+	NoSignal []scanSilence `json:"no_signal,omitempty"` // in the order of the request; of accounts' agents
+	Errors   []scanFailure `json:"errors"`              // in the order of the request
 }
 
 // scanned is the signal that a run on an asset would have made. ExpectedRNet, Edge and
@@ -129,20 +127,26 @@ type scanned struct {
 	Target       *float64         `json:"take_profit"`
 }
 
+// scanSilence is an asset for which the agent has no signal.
+type scanSilence struct {
+	Asset  string `json:"asset"`
+	Reason string `json:"reason"`
+}
+
 type scanFailure struct {
 	Asset string           `json:"asset"`
 	Code  signal.ErrorCode `json:"error_code"`
 }
 
 // scan evaluates each asset as a run does. The failure of an asset is part of the result.
-func (a *analyst) scan(ctx context.Context, req *signal.RunRequest, assets []string) (scanResult, error) {
-	found := make([]scanned, len(assets))
-	failed := make([]*signal.RunError, len(assets))
+func (a *analyst) scan(ctx context.Context, r *run) (scanResult, error) {
+	assets := r.job.Assets
+	found := make([]outcome, len(assets))
 	var group errgroup.Group
 	group.SetLimit(scanWorkers)
 	for i, asset := range assets {
 		group.Go(func() error {
-			found[i], failed[i] = a.scanOne(ctx, req, asset)
+			found[i] = a.scanOne(ctx, r, asset, i)
 			return nil
 		})
 	}
@@ -151,12 +155,21 @@ func (a *analyst) scan(ctx context.Context, req *signal.RunRequest, assets []str
 		return scanResult{}, ctx.Err()
 	}
 	result := scanResult{Ranked: []scanned{}, Errors: []scanFailure{}}
-	for i := range assets {
-		if failed[i] != nil {
-			result.Errors = append(result.Errors, scanFailure{assets[i], failed[i].Code})
-			continue
+	for i, asset := range assets {
+		switch o := &found[i]; {
+		case o.refused != nil:
+			result.Errors = append(result.Errors, scanFailure{asset, refusedError(o.refused).Code})
+		case o.err != nil:
+			result.Errors = append(result.Errors, scanFailure{asset, o.err.Code})
+		case o.evaluation == nil:
+			result.NoSignal = append(result.NoSignal, scanSilence{asset, o.reason})
+		default:
+			s := scannedOf(asset, o.evaluation)
+			if r.request.Own != nil {
+				s.Strength = nil // its agent has not said how strong it is
+			}
+			result.Ranked = append(result.Ranked, s)
 		}
-		result.Ranked = append(result.Ranked, found[i])
 	}
 	slices.SortStableFunc(result.Ranked, func(x, y scanned) int {
 		return cmp.Or(cmp.Compare(y.rank(), x.rank()), cmp.Compare(y.Confidence, x.Confidence))
@@ -173,30 +186,16 @@ func (s *scanned) rank() float64 {
 	return *s.ExpectedRNet
 }
 
-// scanOne evaluates one asset. A panic is an error of that asset.
-func (a *analyst) scanOne(ctx context.Context, req *signal.RunRequest, asset string) (
-	s scanned, failed *signal.RunError) {
-	defer func() {
-		if reason := recover(); reason != nil {
-			a.o.Slog.Error("scan panicked",
-				"agent", string(req.Agent),
-				"panic", fmt.Sprint(reason),
-				"stack", string(debug.Stack()))
-			failed = internalError(nil)
-		}
-	}()
-	one := *req
-	one.Asset = asset
-	c, err := a.exec.evaluators[req.Agent].Evaluate(ctx, &one)
-	if err != nil {
-		e, ok := errors.AsType[*signal.RunError](err)
-		if !ok {
-			a.o.Slog.Error("scan failed", "agent", string(req.Agent), "err", err)
-			e = internalError(err)
-		}
-		return scanned{}, e
-	}
-	s = scanned{Asset: asset, Direction: c.Direction, Confidence: signal.RoundConfidence(c.Confidence)}
+// scanOne evaluates the asset at an index. Each has an id of its own, by which an agent that is asked again knows it.
+func (a *analyst) scanOne(ctx context.Context, r *run, asset string, index int) outcome {
+	one := run{id: r.id + signal.RunID("-"+strconv.Itoa(index+1)), request: r.request, job: r.job}
+	one.request.Asset = asset
+	return a.exec.compute(ctx, &one)
+}
+
+// scannedOf returns what a scan tells of the evaluation of an asset.
+func scannedOf(asset string, c *evaluation) scanned {
+	s := scanned{Asset: asset, Direction: c.Direction, Confidence: signal.RoundConfidence(c.Confidence)}
 	if l := c.Levels; l != nil {
 		s.Entry, s.Stop, s.Target = &l.Entry, &l.Stop, &l.Target
 	}
@@ -208,7 +207,7 @@ func (a *analyst) scanOne(ctx context.Context, req *signal.RunRequest, asset str
 	if json.Unmarshal(c.Metadata, &metadata) == nil {
 		s.ExpectedRNet, s.Edge, s.Strength = metadata.ExpectedRNet, metadata.Edge, metadata.Strength
 	}
-	return s, nil
+	return s
 }
 
 // backtest replays a strategy over the stored bars.

@@ -39,6 +39,10 @@ const (
 	countWaiting = 15 * time.Second // between two counts of queued jobs
 )
 
+// maxAskedJobs is how many jobs of accounts' agents are executed at once beside those of the workers, which wait for no
+// endpoint. An account brings at most as many as its quota of runs lasts for the time limit of a run.
+const maxAskedJobs = 4096
+
 // errNoJobs is the cause of refusals without a store for jobs.
 var errNoJobs = errors.New("no store for jobs")
 
@@ -66,6 +70,7 @@ func (w *worker) run(ctx context.Context) error {
 	for range w.agents.o.JobWorkers {
 		free <- struct{}{}
 	}
+	asked := make(chan struct{}, maxAskedJobs)
 	failing := false
 	for {
 		select {
@@ -85,10 +90,15 @@ func (w *worker) run(ctx context.Context) error {
 			if !w.agents.begin() {
 				return nil // another process will take them
 			}
-			workers--
+			done := func() { free <- struct{}{} }
+			if !j.Request.Agent.BuiltIn() && tryTake(asked) {
+				done = func() { <-asked }
+			} else {
+				workers--
+			}
 			go func() {
 				panics.Guard(w.log, panics.Jobs, func() { w.work(j) }, "job", string(j.ID))
-				free <- struct{}{}
+				done()
 			}()
 		}
 		for range workers {
@@ -97,6 +107,16 @@ func (w *worker) run(ctx context.Context) error {
 		if err != nil {
 			backoff.Sleep(ctx, retryNext)
 		}
+	}
+}
+
+// tryTake takes one of the places of a channel, if there is one.
+func tryTake(places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -124,7 +144,7 @@ func (w *worker) work(j signal.Job) {
 		err = w.abandon(r)
 	}
 	switch {
-	case err == nil || signal.KindOf(err) == signal.KindRunFailed:
+	case err == nil || signal.KindOf(err) == signal.KindRunFailed || signal.CodeOf(err) == CodeNoSignal:
 	case signal.KindOf(err) == signal.KindConflict:
 		w.log.Info("a job was taken by another process", "job", string(j.ID), "attempt", j.Attempt)
 	default:
@@ -139,16 +159,37 @@ func (w *worker) runJob(r *run) error {
 	if j.Attempt == 1 {
 		w.metrics.jobStarted(j.StartedAt.Sub(j.CreatedAt))
 	}
+	failure, err := w.check(r)
 	switch {
+	case err != nil:
+		return err
 	case j.Kind != signal.JobRun:
-		return w.analyses.analyze(r, w.agents.checkStrategy(j.Request) == nil)
-	case w.agents.checkStrategy(j.Request) != nil:
-		return w.fail(r, cancelledError("the agent was switched off"))
-	case j.Attempt > maxAttempts:
-		return w.fail(r, cancelledError("the job was interrupted too often"))
+		return w.analyses.analyze(r, failure)
+	case failure != nil:
+		return w.fail(r, failure)
 	}
-	_, err := w.agents.await(context.Background(), r)
+	_, err = w.agents.await(context.Background(), r)
 	return err
+}
+
+// check reads the agent of a job as it is now. failure is why the job cannot be executed; err that it must be tried again.
+func (w *worker) check(r *run) (failure *signal.RunError, err error) {
+	if r.job.Attempt > maxAttempts {
+		return cancelledError("the job was interrupted too often"), nil
+	}
+	ctx, cancel := context.WithTimeout(w.agents.exec.ctx, w.agents.o.Timeout)
+	defer cancel()
+	err = w.agents.readOwn(ctx, &r.request)
+	kind := signal.KindOf(err)
+	switch {
+	case err != nil && kind != signal.KindNotFound && kind != signal.KindConflict:
+		return nil, err
+	case err != nil:
+		return goneError(err), nil
+	case w.agents.checkStrategy(r.request) != nil:
+		return cancelledError("the agent was switched off"), nil
+	}
+	return nil, nil
 }
 
 // abandon ends a job that panicked.

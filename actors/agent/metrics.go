@@ -97,10 +97,14 @@ func (m *Metrics) runEnded(r *run, s *signal.Signal, err error, took time.Durati
 	if !r.request.Agent.BuiltIn() {
 		strategy = signal.OwnAgents
 	}
+	if r.refused {
+		m.inFlight.WithLabelValues(agent).Dec()
+		return
+	}
 	if failed, ok := errors.AsType[*signal.RunError](err); ok {
 		result = resultError
 		m.errors.WithLabelValues(agent, string(failed.Code)).Inc()
-	} else if err != nil {
+	} else if err != nil && signal.CodeOf(err) != CodeNoSignal {
 		result = resultLost
 	}
 	m.inFlight.WithLabelValues(agent).Dec()

@@ -22,12 +22,17 @@ func appendStarted(b []byte, r *run) []byte {
 	return append(b, '}')
 }
 
-// appendCompleted adds the payload of agent.completed.
+// appendCompleted adds the payload of agent.completed. id is empty for a run that made no signal.
 func appendCompleted(b []byte, r *run, id signal.SignalID, now time.Time) []byte {
 	b = appendRun(b, r)
-	b = append(b, `,"signal_id":"`...)
-	b = append(b, id...)
-	b = append(b, `","duration_ms":`...)
+	if id == "" {
+		b = append(b, `,"signal_id":null`...)
+	} else {
+		b = append(b, `,"signal_id":"`...)
+		b = append(b, id...)
+		b = append(b, '"')
+	}
+	b = append(b, `,"duration_ms":`...)
 	b = strconv.AppendInt(b, max(0, now.Sub(r.started).Milliseconds()), 10)
 	b = append(b, `,"completed_at":`...)
 	b = signal.AppendTime(b, now)

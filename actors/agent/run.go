@@ -58,6 +58,7 @@ type run struct {
 	released atomic.Bool   // free was called
 
 	started time.Time // by the service's clock; set when a worker takes the run
+	refused bool      // nothing of it is recorded, since it was not valid or its agent could not be asked
 	due     time.Time // when others give the run up; zero for a job, or if not announced
 }
 
@@ -83,11 +84,17 @@ type answer struct {
 	err    error          // *signal.RunError or *signal.Error
 }
 
-// outcome is the result of computing a run; one of its members is nil.
+// outcome is the result of computing a run: one of the first four members.
 type outcome struct {
 	evaluation *evaluation
+	reason     string // why an account's agent that was asked has no signal
 	err        *signal.RunError
-	refused    error // a submission that is not valid: nothing is recorded
+	refused    error // a submission that is not valid, or an agent that could not be asked: recorded only where it must be
+
+	// Of the evaluation of a submission.
+
+	submission *signal.RunRequest
+	begun      time.Time // before its price was taken
 }
 
 // Why a run's context ends.
@@ -127,6 +134,8 @@ type executor struct {
 	jobRetention  time.Duration
 	evaluators    map[signal.AgentID]evaluator
 	submitted     *submitted
+	asker         Asker     // nil: agents of accounts are not run
+	own           OwnAgents // as asker
 	metrics       *Metrics
 	slog          *slog.Logger
 	birth         time.Time // origin of run.accepted
@@ -159,7 +168,7 @@ func (x *executor) execute(r *run) {
 	o := x.compute(limited{ctx, time.Now().Add(x.timeout - (x.since() - r.accepted))}, r)
 	if announce.Stop() {
 		defer cancel(nil)
-		x.end(r, func() (*signal.Signal, error) { return x.record(r, o, context.Cause(ctx), false) })
+		x.end(r, func() (*signal.Signal, error) { return x.record(ctx, r, o, false) })
 		return
 	}
 	computed <- o
@@ -174,9 +183,6 @@ type limited struct {
 // Deadline implements context.Context.
 func (l limited) Deadline() (time.Time, bool) { return l.deadline, true }
 
-// maxEvaluation is how long ago the price of a submission may have been taken when it is appended.
-const maxEvaluation = time.Second
-
 // accept records a submission and answers. What the market shows to be invalid leaves no trace: the error is then no
 // *signal.RunError.
 func (x *executor) accept(r *run) {
@@ -184,32 +190,29 @@ func (x *executor) accept(r *run) {
 	r.started = x.now()
 	ctx, cancel := context.WithTimeoutCause(x.ctx, x.timeout, errTimeout)
 	defer cancel()
-	var o outcome
-	for {
-		begun := time.Now()
-		o = x.compute(ctx, r)
-		if o.evaluation == nil || time.Since(begun) <= maxEvaluation {
-			break
-		}
+	o := x.compute(ctx, r)
+	x.end(r, func() (*signal.Signal, error) { return x.record(ctx, r, o, false) })
+}
+
+// maxEvaluation is how long ago the price of a submission may have been taken when it is appended.
+const maxEvaluation = time.Second
+
+// current returns o, evaluated again while its price may be another one by now.
+func (x *executor) current(ctx context.Context, r *run, o outcome) outcome {
+	for o.submission != nil && time.Since(o.begun) > maxEvaluation {
 		if cause := context.Cause(ctx); cause != nil {
-			o = outcome{err: endedError(cause)}
-			break
+			return outcome{err: endedError(cause)}
 		}
-		// The price is another one by now.
+		o = x.guarded(r, func() outcome { return x.evaluate(ctx, r, o.submission) })
 	}
-	if o.refused != nil {
-		x.metrics.runEnded(r, nil, o.refused, x.now().Sub(r.started))
-		r.settle(nil, o.refused)
-		return
-	}
-	x.end(r, func() (*signal.Signal, error) { return x.record(r, o, nil, false) })
+	return o
 }
 
 // fail records the end of a run that is not executed, and answers.
 func (x *executor) fail(r *run, failure *signal.RunError) {
 	x.metrics.runStarted(r.request.Agent)
 	r.started = x.now()
-	x.end(r, func() (*signal.Signal, error) { return x.record(r, outcome{err: failure}, nil, false) })
+	x.end(r, func() (*signal.Signal, error) { return x.record(context.Background(), r, outcome{err: failure}, false) })
 }
 
 // end ends a run that has begun: record stores its outcome, the end is counted and the
@@ -234,8 +237,26 @@ func (x *executor) end(r *run, record func() (*signal.Signal, error)) {
 	r.settle(s, err)
 }
 
-// compute evaluates r. A panic of the agent fails the run and nothing else.
-func (x *executor) compute(ctx context.Context, r *run) (o outcome) {
+// compute evaluates r, after its agent was asked if it is one of an account.
+func (x *executor) compute(ctx context.Context, r *run) outcome {
+	return x.guarded(r, func() outcome {
+		req := &r.request
+		if req.Own != nil && req.Submission == nil {
+			answered, reason, err := x.ask(market.For(ctx, req.Account), r.id, req, r.job != nil)
+			switch {
+			case err != nil:
+				return x.failed(ctx, r, err)
+			case answered == nil:
+				return outcome{reason: reason}
+			}
+			req = answered
+		}
+		return x.evaluate(ctx, r, req)
+	})
+}
+
+// guarded calls f. A panic of the agent fails the run and nothing else.
+func (x *executor) guarded(r *run, f func() outcome) (o outcome) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			x.slog.Error("run panicked",
@@ -246,21 +267,41 @@ func (x *executor) compute(ctx context.Context, r *run) (o outcome) {
 			o = outcome{err: internalError(nil)}
 		}
 	}()
-	by := x.evaluators[r.request.Agent]
-	if r.request.Submission != nil {
-		by = x.submitted
+	return f()
+}
+
+// evaluate evaluates req, which is the request of r, or that with the answer of its agent.
+func (x *executor) evaluate(ctx context.Context, r *run, req *signal.RunRequest) outcome {
+	begun, o := time.Now(), outcome{}
+	var c evaluation
+	var err error
+	priced := market.For(ctx, req.Account)
+	switch {
+	case req.Submission == nil:
+		c, err = x.evaluators[req.Agent].Evaluate(priced, req)
+	case r.request.Submission == nil:
+		c, err = x.evaluateAnswer(priced, req)
+		o.submission, o.begun = req, begun
+	default:
+		c, err = x.submitted.Evaluate(priced, req)
+		o.submission, o.begun = req, begun
 	}
-	c, err := by.Evaluate(market.For(ctx, r.request.Account), &r.request)
-	if err == nil {
-		return outcome{evaluation: &c}
+	if err != nil {
+		return x.failed(ctx, r, err)
 	}
+	o.evaluation = &c
+	return o
+}
+
+// failed returns the outcome of r after an error.
+func (x *executor) failed(ctx context.Context, r *run, err error) outcome {
 	if cause := context.Cause(ctx); cause != nil {
 		return outcome{err: endedError(cause)} // err is a consequence of it
 	}
 	if e, ok := errors.AsType[*signal.RunError](err); ok {
 		return outcome{err: e}
 	}
-	if r.request.Submission != nil {
+	if _, known := errors.AsType[*signal.Error](err); r.request.Submission != nil || r.request.Own != nil && known {
 		return outcome{refused: err}
 	}
 	x.slog.Error("run failed", "agent", string(r.request.Agent), "run", string(r.id), "err", err)
@@ -289,7 +330,7 @@ func (x *executor) recordAnnounced(ctx context.Context, cancel context.CancelCau
 			o.err = endedError(context.Cause(ctx))
 		}
 	}
-	return x.record(r, o, context.Cause(ctx), true)
+	return x.record(ctx, r, o, true)
 }
 
 // announce records agent.started alone. If this process dies, a job is run again, and
@@ -305,10 +346,32 @@ func (x *executor) announce(r *run, left time.Duration) error {
 	return err
 }
 
-// record stores the outcome of r and returns the answer. cause is why r's context ended,
-// or nil.
-func (x *executor) record(r *run, o outcome, cause error, announced bool) (*signal.Signal, error) {
-	if r.job != nil && o.evaluation == nil && errors.Is(cause, errDrained) {
+// record stores the outcome of r and returns the answer. ctx is that of r.
+func (x *executor) record(ctx context.Context, r *run, o outcome, announced bool) (*signal.Signal, error) {
+	for range maxRereads {
+		o = x.current(ctx, r, o)
+		s, err := x.store(r, o, context.Cause(ctx), announced)
+		if signal.CodeOf(err) != codeAgentChanged || r.request.Submission != nil {
+			return s, err
+		}
+		o = x.reread(ctx, o)
+	}
+	return x.store(r, outcome{err: cancelledError("the agent was changed again and again")}, nil, announced)
+}
+
+// codeAgentChanged is the code of a change that is refused because the agent is not the stored one any more.
+const codeAgentChanged = "agent_changed"
+
+// store is record for an agent that is not changed meanwhile. cause is why r's context ended, or nil.
+func (x *executor) store(r *run, o outcome, cause error, announced bool) (*signal.Signal, error) {
+	refused := o.refused
+	if refused != nil {
+		if r.refused = !announced && r.job == nil; r.refused {
+			return nil, refused
+		}
+		o = outcome{err: refusedError(refused)}
+	}
+	if r.job != nil && o.err != nil && errors.Is(cause, errDrained) {
 		return nil, errInterrupted
 	}
 	if !r.due.IsZero() && x.now().After(r.due.Add(-lateMargin)) {
@@ -322,8 +385,13 @@ func (x *executor) record(r *run, o outcome, cause error, announced bool) (*sign
 		return nil, err // the log may still use the buffer
 	}
 	defer buffer.free()
-	if o.err != nil {
+	switch {
+	case refused != nil && r.job == nil:
+		return nil, refused
+	case o.err != nil:
 		return nil, o.err
+	case o.evaluation == nil:
+		return nil, &signal.Error{Kind: signal.KindConflict, Code: CodeNoSignal, Message: o.reason}
 	}
 	s := c.Signal
 	for i := range c.Events {
@@ -358,7 +426,13 @@ func (b *changeBuffer) free() {
 // change returns the change that records the end of r, whose events are in buffer.
 func (x *executor) change(buffer *changeBuffer, r *run, o outcome, announced bool) signal.Change {
 	now := x.now()
-	c := signal.Change{Account: r.request.Account, Events: buffer.events[:0], Agent: r.request.Own}
+	c := signal.Change{Account: r.request.Account, Events: buffer.events[:0]}
+	switch {
+	case o.submission != nil:
+		c.Agent = o.submission.Own
+	case r.request.Submission != nil:
+		c.Agent = r.request.Own
+	}
 	size := 512 + len(r.request.Asset)*3
 	if o.evaluation != nil {
 		size += 512 + len(o.evaluation.Metadata)
@@ -384,6 +458,13 @@ func (x *executor) change(buffer *changeBuffer, r *run, o outcome, announced boo
 		add(signal.AgentFailed, signal.AppendRunError(b, r.request.Agent, r.id, o.err))
 		if c.Job != nil {
 			c.Job.Status, c.Job.Error = signal.JobFailed, o.err
+		}
+		return c
+	}
+	if o.evaluation == nil {
+		add(signal.AgentCompleted, appendCompleted(b, r, "", now))
+		if c.Job != nil {
+			c.Job.Status, c.Job.Reason = signal.JobCompleted, o.reason
 		}
 		return c
 	}

@@ -141,7 +141,8 @@ type Job struct {
 	CompletedAt time.Time // zero until it ends
 	ExpiresAt   time.Time // when the record is deleted; zero until the job ends
 
-	Signal *Signal         // of a completed run
+	Signal *Signal         // of a completed run; nil if an account's agent had none
+	Reason string          // why it had none
 	Result json.RawMessage // of a completed scan or backtest: a JSON object
 	Error  *RunError       // of a failed job
 }

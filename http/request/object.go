@@ -125,6 +125,11 @@ func (o *Object) Require(name, rule string) {
 // Has reports whether a member is given and not null.
 func (o *Object) Has(name string) bool { return o.take(name) != nil }
 
+// Null reports whether a member is given as null, for members whose null means something else than absence.
+func (o *Object) Null(name string) bool {
+	return !o.Has(name) && slices.ContainsFunc(o.members, func(m member) bool { return string(m.name) == name })
+}
+
 // Given reads a string that must be given and not be empty. rule is the detail of its fault.
 func (o *Object) Given(name, rule string) string {
 	text, ok := o.Text(name)

@@ -25,6 +25,7 @@ const (
 	outcomeSignal = 1
 	outcomeError  = 2
 	outcomeResult = 3 // of jobs other than runs
+	outcomeReason = 4 // of a run that made no signal
 )
 
 // workVersion is the first byte of a request other than a run. A process that does not know it
@@ -138,6 +139,9 @@ func AppendJobOutcome(b []byte, j *signal.Job) []byte {
 	if j.Kind != signal.JobRun {
 		return append(append(b, outcomeResult), j.Result...)
 	}
+	if j.Signal == nil {
+		return AppendString(append(b, outcomeReason), j.Reason)
+	}
 	b = append(b, outcomeSignal)
 	record := AppendRecord(make([]byte, 0, 160), j.Signal, j.CompletedAt)
 	b = binary.AppendUvarint(b, uint64(len(record)))
@@ -175,6 +179,8 @@ func decodeJobOutcome(j *signal.Job, value []byte) error {
 			s.Metadata = json.RawMessage("{}")
 		}
 		j.Signal = s
+	case kind == outcomeReason && j.Kind == signal.JobRun:
+		j.Reason = string(d.TextBytes(d.Byte()))
 	case kind == outcomeResult && j.Kind != signal.JobRun:
 		j.Result = append(json.RawMessage(nil), d.B...)
 	default:

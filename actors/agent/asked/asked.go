@@ -39,9 +39,9 @@ type Sender interface {
 // Options configures an Asked.
 type Options struct {
 	Sender Sender // required
-	// Read reads the submission in a reply of agent; required. body is a valid JSON object. Its error is shown to
-	// the account.
-	Read func(body []byte, agent *signal.Agent) (*signal.Submission, error)
+	// Read reads the submission in a reply to req; required. body is a valid JSON object. Its error is shown to the
+	// account.
+	Read func(body []byte, req *signal.RunRequest) (*signal.Submission, error)
 
 	Timeout time.Duration    // of a question whose context has no deadline; default 30 s
 	Now     func() time.Time // the service's clock; default time.Now
@@ -65,23 +65,23 @@ func New(sys *engine.System, o Options) *Asked {
 	return a
 }
 
-// Ask asks agent, which has an endpoint, for a submission about req. Its id of the question is that of the run, so a
-// run that is repeated asks the same again. seen are the prices of the asset, or nil for a subject without. If the
+// Ask asks the agent of req, req.Own, which has an endpoint, for a submission. id is that of the question: a run that is
+// repeated asks the same again under it. seen are the prices of the asset, or nil for a subject without. If the
 // agent has nothing to submit, s and err are nil and reason is what it said, or empty.
 //
 // Errors are *signal.RunError: AGENT_UNREACHABLE without an answer of the status 2xx, AGENT_TIMEOUT shortly before the
 // deadline of ctx, AGENT_REPLY_INVALID; or *signal.Error: KindUnavailable with the code agent_paused,
 // KindTooMany with too_many_runs, KindUnavailable when the process ends. If ctx is cancelled, Ask returns its error.
-func (a *Asked) Ask(ctx context.Context, agent *signal.Agent, run signal.RunID, req *signal.RunRequest,
-	seen *market.Snapshot) (s *signal.Submission, reason string, err error) {
-	s, reason, err = a.ask(ctx, agent, run, req, seen)
+func (a *Asked) Ask(ctx context.Context, id signal.RunID, req *signal.RunRequest, seen *market.Snapshot) (
+	s *signal.Submission, reason string, err error) {
+	s, reason, err = a.ask(ctx, id, req, seen)
 	a.o.Metrics.asked(s, err)
 	return s, reason, err
 }
 
-func (a *Asked) ask(ctx context.Context, agent *signal.Agent, run signal.RunID, req *signal.RunRequest,
-	seen *market.Snapshot) (s *signal.Submission, reason string, err error) {
-	left := a.o.Timeout
+func (a *Asked) ask(ctx context.Context, id signal.RunID, req *signal.RunRequest, seen *market.Snapshot) (
+	s *signal.Submission, reason string, err error) {
+	agent, left := req.Own, a.o.Timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		left = time.Until(deadline) - replyMargin
 	}
@@ -111,10 +111,10 @@ func (a *Asked) ask(ctx context.Context, agent *signal.Agent, run signal.RunID, 
 	}
 	result, err := a.o.Sender.Post(within, req.Account, g.slow, sender.Request{
 		To:       sender.NewDestination(agent.Endpoint.URL, agent.Endpoint.Secret),
-		Body:     appendQuestion(nil, run, req, seen),
-		Event:    signal.EventID(run),
+		Body:     appendQuestion(nil, id, req, seen),
+		Event:    signal.EventID(id),
 		Type:     EventAsk,
-		Delivery: signal.DeliveryID(run),
+		Delivery: signal.DeliveryID(id),
 		Attempt:  1,
 		At:       a.o.Now(),
 		Timeout:  left,
@@ -128,7 +128,7 @@ func (a *Asked) ask(ctx context.Context, agent *signal.Agent, run signal.RunID, 
 		_, end.asked = errors.AsType[*signal.RunError](err)
 		return nil, "", err
 	}
-	s, reason, err = a.read(&result, agent)
+	s, reason, err = a.read(&result, req)
 	end.asked, end.took = true, result.Duration
 	return s, reason, err
 }
@@ -148,8 +148,8 @@ func timeout(what string, d time.Duration) error {
 		Message: what + " " + d.Round(100*time.Millisecond).String()}
 }
 
-// read reads the answer of agent.
-func (a *Asked) read(r *sender.Result, agent *signal.Agent) (*signal.Submission, string, error) {
+// read reads the answer to req.
+func (a *Asked) read(r *sender.Result, req *signal.RunRequest) (*signal.Submission, string, error) {
 	switch {
 	case r.Class == sender.ClassTimeout:
 		return nil, "", timeout(unanswered, r.Duration)
@@ -167,7 +167,7 @@ func (a *Asked) read(r *sender.Result, agent *signal.Agent) (*signal.Submission,
 	if reason, null, err := readNull(body); null || err != nil {
 		return nil, reason, invalid(err)
 	}
-	s, err := a.o.Read(body, agent)
+	s, err := a.o.Read(body, req)
 	return s, "", invalid(err)
 }
 

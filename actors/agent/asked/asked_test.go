@@ -33,7 +33,7 @@ func (b *bench) expect(agent *signal.Agent, codes ...string) {
 func (b *bench) paused(agent *signal.Agent, d time.Duration) {
 	b.t.Helper()
 	sent := b.sender.count(agent)
-	_, _, err := b.Ask(b.t.Context(), agent, signal.NewRunID(), requestOf(agent), nil)
+	_, _, err := b.Ask(b.t.Context(), signal.NewRunID(), requestOf(agent), nil)
 	e, ok := errors.AsType[*signal.Error](err)
 	if !ok || e.Kind != signal.KindUnavailable || e.Code != signal.CodeAgentPaused || e.RetryAfter != d ||
 		!strings.Contains(e.Message, "status 500") {
@@ -53,7 +53,7 @@ func TestPause(t *testing.T) {
 		b.sender.script(a, fails)
 		b.expect(a, unreachable, unreachable, unreachable, unreachable)
 		b.sender.script(a, says(`{"signal":null}`))
-		if s, reason, err := b.Ask(t.Context(), a, signal.NewRunID(), requestOf(a), nil); s != nil || reason != "" || err != nil {
+		if s, reason, err := b.Ask(t.Context(), signal.NewRunID(), requestOf(a), nil); s != nil || reason != "" || err != nil {
 			t.Errorf("without a signal: %v, %q, %v", s, reason, err)
 		}
 		b.sender.script(a, fails)
@@ -186,7 +186,7 @@ func TestTheRunEndsFirst(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		for range 6 {
-			if _, _, err := b.Ask(ctx, a, signal.NewRunID(), requestOf(a), nil); !errors.Is(err, context.Canceled) {
+			if _, _, err := b.Ask(ctx, signal.NewRunID(), requestOf(a), nil); !errors.Is(err, context.Canceled) {
 				t.Errorf("it ends with %v", err)
 			}
 		}
@@ -219,7 +219,7 @@ func TestSlowAgents(t *testing.T) {
 		a := newAgentOf("acc_1", "mine", url)
 		for _, d := range []time.Duration{2, 0, 2, 2} {
 			b.sender.script(a, after(d*time.Second, says(`{"signal":null}`)))
-			b.Ask(t.Context(), a, signal.NewRunID(), requestOf(a), nil)
+			b.Ask(t.Context(), signal.NewRunID(), requestOf(a), nil)
 		}
 		b.sender.script(a, after(2*time.Second, fails))
 		b.expect(a, unreachable, unreachable)
@@ -252,7 +252,7 @@ func TestAnEndpointMoves(t *testing.T) {
 func TestReadPanics(t *testing.T) {
 	withBench(t, func(t *testing.T, b *bench) {
 		a := newAgentOf("acc_1", "mine", url)
-		b.o.Read = func([]byte, *signal.Agent) (*signal.Submission, error) { panic("odd") }
+		b.o.Read = func([]byte, *signal.RunRequest) (*signal.Submission, error) { panic("odd") }
 		func() {
 			defer func() { recover() }()
 			b.ask(a, limit)

@@ -114,7 +114,7 @@ func withBench(t *testing.T, f func(t *testing.T, b *bench)) {
 }
 
 // readDirection reads a submission of a direction alone.
-func readDirection(body []byte, _ *signal.Agent) (*signal.Submission, error) {
+func readDirection(body []byte, _ *signal.RunRequest) (*signal.Submission, error) {
 	var m struct{ Direction signal.Direction }
 	if err := json.Unmarshal(body, &m); err != nil || m.Direction != signal.Long && m.Direction != signal.Short {
 		return nil, errors.New("direction must be long or short")
@@ -141,7 +141,7 @@ func snapshot(bars int) *market.Snapshot {
 
 func requestOf(agent *signal.Agent) *signal.RunRequest {
 	return &signal.RunRequest{Account: agent.Account, Agent: agent.ID, Asset: "BTC", Strategy: "cross",
-		Timeframe: signal.H1, Risk: signal.MediumRisk, Parameters: signal.Parameters{Keywords: []string{"a \"b\""}}}
+		Timeframe: signal.H1, Risk: signal.MediumRisk, Own: agent, Parameters: signal.Parameters{Keywords: []string{"a \"b\""}}}
 }
 
 // ask asks agent with a time limit, and returns the code of the error.
@@ -149,7 +149,7 @@ func (b *bench) ask(agent *signal.Agent, limit time.Duration) (code string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.t.Context(), limit)
 	defer cancel()
-	s, _, err := b.Ask(ctx, agent, signal.NewRunID(), requestOf(agent), snapshot(3))
+	s, _, err := b.Ask(ctx, signal.NewRunID(), requestOf(agent), snapshot(3))
 	if (s == nil) != (err != nil) {
 		b.t.Errorf("the submission is %v, the error %v", s, err)
 	}

@@ -62,7 +62,7 @@ func TestAQuestionIsSigned(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	agent.Endpoint.URL = server.URL + "/ask"
-	s, reason, err := newWire(t, loopback).Ask(t.Context(), agent, run, requestOf(agent), snapshot(400))
+	s, reason, err := newWire(t, loopback).Ask(t.Context(), run, requestOf(agent), snapshot(400))
 	if err != nil || s.Direction != signal.Short || reason != "" {
 		t.Errorf("the answer is %+v, %q, %v", s, reason, err)
 	}
@@ -133,7 +133,7 @@ func TestAnswers(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			agent := newAgentOf("acc_1", "mine", server.URL)
-			s, reason, err := newWire(t, loopback).Ask(t.Context(), agent, signal.NewRunID(), requestOf(agent), nil)
+			s, reason, err := newWire(t, loopback).Ask(t.Context(), signal.NewRunID(), requestOf(agent), nil)
 			if codeOf(err) != c.code || (s != nil) != (err == nil && !strings.HasPrefix(name, "no signal")) {
 				t.Errorf("the answer is %+v, %q, %v", s, reason, err)
 			}
@@ -159,7 +159,7 @@ func TestABusyEndpointIsAskedLater(t *testing.T) {
 	server := httptest.NewServer(status(503, "Retry-After", "7"))
 	t.Cleanup(server.Close)
 	agent := newAgentOf("acc_1", "mine", server.URL)
-	_, _, err := newWire(t, loopback).Ask(t.Context(), agent, signal.NewRunID(), requestOf(agent), nil)
+	_, _, err := newWire(t, loopback).Ask(t.Context(), signal.NewRunID(), requestOf(agent), nil)
 	if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code != signal.AgentUnreachable || e.RetryAfter != 7*time.Second {
 		t.Errorf("the answer is %+v", err)
 	}
@@ -182,7 +182,7 @@ func TestALargeAnswer(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	agent := newAgentOf("acc_1", "mine", server.URL)
-	_, _, err := newWire(t, loopback).Ask(t.Context(), agent, signal.NewRunID(), requestOf(agent), nil)
+	_, _, err := newWire(t, loopback).Ask(t.Context(), signal.NewRunID(), requestOf(agent), nil)
 	if codeOf(err) != invalidReply {
 		t.Errorf("the answer is %v", err)
 	}
@@ -207,7 +207,7 @@ func TestAnEndpointThatHangs(t *testing.T) {
 		}))
 		agent := newAgentOf("acc_1", "mine", server.URL)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		_, _, err := newWire(t, loopback).Ask(ctx, agent, signal.NewRunID(), requestOf(agent), nil)
+		_, _, err := newWire(t, loopback).Ask(ctx, signal.NewRunID(), requestOf(agent), nil)
 		if codeOf(err) != timedOut {
 			t.Errorf("after %q it ends with %v", begin, err)
 		}
@@ -224,7 +224,7 @@ func TestPrivateAddresses(t *testing.T) {
 	for _, at := range []string{"https://127.0.0.1:8443/", "https://localhost:8443/", "https://10.1.2.3/",
 		"https://169.254.169.254/", "https://[::1]:8443/"} {
 		agent := newAgentOf("acc_1", "mine", at)
-		_, _, err := a.Ask(t.Context(), agent, signal.NewRunID(), requestOf(agent), nil)
+		_, _, err := a.Ask(t.Context(), signal.NewRunID(), requestOf(agent), nil)
 		if codeOf(err) != unreachable || !strings.Contains(err.Error(), "address not allowed") {
 			t.Errorf("%s: %v", at, err)
 		}
@@ -245,7 +245,7 @@ func BenchmarkAsk(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
 		begun := time.Now()
-		if _, _, err := a.Ask(b.Context(), agent, run, q, seen); err != nil {
+		if _, _, err := a.Ask(b.Context(), run, q, seen); err != nil {
 			b.Fatal(err)
 		}
 		half := time.Now()

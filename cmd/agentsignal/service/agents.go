@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/agent/asked"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/content"
 	"github.com/agentsignal/agentsignal/actors/engine"
@@ -13,7 +14,10 @@ import (
 	"github.com/agentsignal/agentsignal/actors/outcomes"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
+	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/configs"
+	signalhttp "github.com/agentsignal/agentsignal/http"
+	"github.com/agentsignal/agentsignal/persistence/agents"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/jobs"
 	outcomestore "github.com/agentsignal/agentsignal/persistence/outcomes"
@@ -32,8 +36,24 @@ type runs struct {
 	lifecycle *lifecycle.Node
 }
 
+// asking is the agents of accounts, and what asks them.
+type asking struct {
+	ownAgents *agents.Store
+	asked     *asked.Asked
+}
+
+func newAsking(e environment, s *storage, system *engine.System, secrets *keyring.Ring, by asked.Sender) *asking {
+	return &asking{agents.New(s.store.Client, s.events, secrets), asked.New(system, asked.Options{
+		Sender:  by,
+		Read:    signalhttp.ReadReply,
+		Timeout: time.Duration(e.config.Runs.Timeout),
+		Now:     s.store.Client.Now,
+		Metrics: asked.NewMetrics(e.registry),
+	})}
+}
+
 func newRuns(
-	e environment, s *storage, node string, system *engine.System, m *market.Market, w *weather.Service,
+	e environment, s *storage, node string, system *engine.System, m *market.Market, w *weather.Service, own *asking,
 ) (*runs, error) {
 	c := e.config
 	texts, err := contentWriter(c, e.log)
@@ -54,6 +74,8 @@ func newRuns(
 		Outcomes: r.outcomes,
 		Content:  texts,
 		Weather:  w,
+		Own:      own.ownAgents,
+		Asker:    own.asked,
 		Jobs: jobs.New(s.store.Client, node, jobs.Options{
 			Idle:      time.Duration(c.Runs.Timeout) + jobMargin,
 			Reclaimed: s.store.Gauges.CountReclaimed,

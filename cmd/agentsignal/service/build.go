@@ -15,7 +15,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/configs"
-	"github.com/agentsignal/agentsignal/persistence/agents"
 	marketstore "github.com/agentsignal/agentsignal/persistence/market"
 )
 
@@ -34,13 +33,13 @@ type parts struct {
 	system  *engine.System
 	weather *weather.Service
 	*prices
-	*runs
 	*webhookDelivery
+	*asking
+	*runs
 	*planning
 	*proof
 	scorecards *scorecard.Scorecards
 	hub        *dashboard.Hub
-	ownAgents  *agents.Store
 	membership *membership
 	risks      *risks
 	readiness  *readiness
@@ -68,18 +67,18 @@ func build(e environment, n *node, s *storage, b *background) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := agents.New(s.store.Client, s.events, secrets)
-	runs, err := newRuns(e, s, n.id, system, prices.market, forecaster)
+	delivery, err := newWebhookDelivery(e, s, secrets, prices.market.Assets.Name)
+	if err != nil {
+		return nil, err
+	}
+	own := newAsking(e, s, system, secrets, delivery.deliverer)
+	runs, err := newRuns(e, s, n.id, system, prices.market, forecaster, own)
 	if err != nil {
 		return nil, err
 	}
 	open = runs.lifecycle
 	// It ends after the requests and streams that it serves, and before the parts that it uses.
 	e.stops.Add("background", func(ctx context.Context) error { return b.stop(ctx, s.store.Client.EndBlocking) })
-	delivery, err := newWebhookDelivery(e, s, secrets, prices.market.Assets.Name)
-	if err != nil {
-		return nil, err
-	}
 	planning := newPlanning(e, s, runs, access.limiter, prices.speedOf)
 	scorecards := newScorecards(e, s, prices.market)
 	var keeper checkpoints.Keeper
@@ -90,11 +89,11 @@ func build(e environment, n *node, s *storage, b *background) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
-	hub := newHub(e, s, system, access.credentials.Authenticator, prices, runs.catalogue, own)
+	hub := newHub(e, s, system, access.credentials.Authenticator, prices, runs.catalogue, own.ownAgents)
 	subscribe(s.tail, access.credentials.Authenticator, hub, runs, scorecards)
 	membership := newMembership(e, n, s, delivery.webhooks.Settings)
 	risks := &risks{store: s.store, log: e.log}
 	readiness := &readiness{s, system, membership, risks, fixedWarnings(e, n)}
-	return &parts{s, access, system, forecaster, prices, runs, delivery, planning, proof, scorecards, hub, own, membership,
+	return &parts{s, access, system, forecaster, prices, delivery, own, runs, planning, proof, scorecards, hub, membership,
 		risks, readiness}, nil
 }

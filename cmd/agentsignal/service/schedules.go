@@ -50,12 +50,15 @@ func newScorecards(e environment, s *storage, m *market.Market) *scorecard.Score
 	})
 }
 
-// scheduledAgents runs agents for schedules, which ignore the outcomes.
+// scheduledAgents runs agents for schedules, which ignore the outcomes. That an agent has no signal is no failure.
 type scheduledAgents struct{ *agent.Agents }
 
 // Run implements schedule.Agents.
 func (a scheduledAgents) Run(ctx context.Context, req signal.RunRequest) error {
 	_, err := a.Agents.Run(ctx, req)
+	if signal.CodeOf(err) == agent.CodeNoSignal {
+		return nil
+	}
 	return err
 }
 

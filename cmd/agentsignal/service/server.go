@@ -61,7 +61,7 @@ func resources(e environment, n *node, p *parts, origins *signalhttp.Origins) []
 		signalhttp.NewSignalHandlers(p.catalogue, p.store.Signals, p.events,
 			signalhttp.NewExports(c.HTTP.MaxExports, c.HTTP.MaxAccountExports, 0), agents),
 		signalhttp.NewJobHandlers(p.agents),
-		signalhttp.NewAgentHandlers(agents, signalhttp.NewOwnAgentHandlers(p.ownAgents, now)),
+		signalhttp.NewAgentHandlers(agents, signalhttp.NewOwnAgentHandlers(p.ownAgents, p.asked, p.guard, now)),
 		signalhttp.NewAssetHandlers(p.market.Assets),
 		signalhttp.NewWorkHandlers(p.agents, specs),
 		signalhttp.NewScorecardHandlers(p.scorecards, p.catalogue, agents, now),

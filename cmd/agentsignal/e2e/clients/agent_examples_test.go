@@ -76,8 +76,8 @@ func tryAgent(t *testing.T, x *exampleReceiver, secret string) {
 	ask := func(secret string, seen *market.Snapshot) (*signal.Submission, string, error) {
 		agent := &signal.Agent{ID: "cross", Account: "acc_1", Endpoint: &signal.Endpoint{URL: x.url + "/ask", Secret: secret}}
 		q := &signal.RunRequest{Account: "acc_1", Agent: "cross", Asset: "BTC", Strategy: "averages", Timeframe: signal.H1,
-			Risk: signal.MediumRisk}
-		return a.Ask(t.Context(), agent, signal.NewRunID(), q, seen)
+			Risk: signal.MediumRisk, Own: agent}
+		return a.Ask(t.Context(), signal.NewRunID(), q, seen)
 	}
 	for _, c := range []struct {
 		seen *market.Snapshot
@@ -147,7 +147,7 @@ func tryForgedQuestions(t *testing.T, x *exampleReceiver, secret string) {
 }
 
 // readSubmission reads the members that the examples may use, and refuses others.
-func readSubmission(body []byte, _ *signal.Agent) (*signal.Submission, error) {
+func readSubmission(body []byte, _ *signal.RunRequest) (*signal.Submission, error) {
 	var m struct {
 		Direction  signal.Direction
 		Stop       struct{ ATR float64 }

@@ -56,6 +56,8 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_run_errors_total", "COUNTER", "agent error_code", ""},
 	{"agentsignal_run_duration_seconds", "HISTOGRAM", "agent", ".01 .05 .1 .25 .5 1 2.5 5 10 30"},
 	{"agentsignal_runs_in_flight", "GAUGE", "agent", ""},
+	{"agentsignal_agent_asks_total", "COUNTER", "result", ""},
+	{"agentsignal_agents_paused", "GAUGE", "", ""},
 	{"agentsignal_scheduled_runs_total", "COUNTER", "result", ""},
 	{"agentsignal_jobs_waiting", "GAUGE", "", ""},
 	{"agentsignal_job_wait_seconds", "HISTOGRAM", "", ".01 .1 .5 1 5 15 60 300"},
