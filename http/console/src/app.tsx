@@ -14,6 +14,7 @@ import { Empty, Fault, Loading, Toasts } from "./ui/kit";
 const others: Record<string, () => Promise<{ default: ComponentType }>> = {
   signals: () => import("./pages/signal"),
   scorecard: () => import("./pages/scorecard"),
+  agents: () => import("./pages/agents"),
   run: () => import("./pages/run"),
   webhooks: () => import("./pages/webhooks"),
   weather: () => import("./pages/weather"),

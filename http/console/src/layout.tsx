@@ -21,6 +21,7 @@ export const pages = [
   { path: "scorecard", name: "Scorecard", key: "s" },
   { path: "weather", name: "Weather", key: "w" },
   { path: "content", name: "Content", key: "c" },
+  { path: "agents", name: "Agents", key: "e" },
   { path: "run", name: "Run", key: "r" },
   { path: "webhooks", name: "Webhooks", key: "h" },
   { path: "account", name: "Account", key: "a" },
@@ -188,7 +189,7 @@ export function Layout({ children }: { children: ComponentChildren }) {
         <nav aria-label="Pages">
           {pages.map((p) => (
             <Fragment key={p.path}>
-              {p.path === "run" && <span class="gap" />}
+              {p.path === "agents" && <span class="gap" />}
               <a href={linkTo(p.path)} aria-current={current === p.path ? "page" : undefined} onClick={closeRail}>
                 {p.name}
               </a>

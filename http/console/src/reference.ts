@@ -55,7 +55,7 @@ async function readReadiness(): Promise<void> {
 
 async function getAgents(): Promise<void> {
   try {
-    agents.value = (await get<{ agents: Agent[] }>("/v1/agents")).agents;
+    agents.value = (await get<{ agents: Agent[] }>("/v1/agents", { limit: 100 })).agents;
     agentsError.value = null;
   } catch (error) {
     agentsError.value = error;

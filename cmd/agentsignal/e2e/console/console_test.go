@@ -347,6 +347,8 @@ func TestConsoleIsAccessible(t *testing.T) {
 	open := trader.Run("ACME", "momentum")
 	trader.Post("/v1/agents/seo/run", e2e.RunBody("standing desk", "blog_post")).Ok(t)
 	hook := trader.Hook("https://hooks.example.com/signals")
+	trader.With(trader.Login(account.Email, e2e.Password).Access).Post("/v1/agents",
+		`{"id":"my_agent","name":"Mine","category":"trading","strategies":["cross"]}`).Want(t, http.StatusCreated)
 	for _, theme := range []string{"dark", "light"} {
 		page := newBrowser(t, s.URL+"/dashboard/", 1280)
 		evaluate[any](t, page, string(axe)+";"+consoleScript)
@@ -364,7 +366,7 @@ func TestConsoleIsAccessible(t *testing.T) {
 			"scorecard": "By strategy", "weather": "Weather", "content": "quality", "run": "Ask an agent",
 			"run?tab=scan": "Assets", "run?tab=schedules": "Schedules", "run?tab=jobs": "Jobs",
 			"webhooks": "Webhooks", "webhooks/" + hook.ID: "Deliveries", "account": "API keys",
-			"nosuch": "no such page",
+			"agents": "of the service", "agents/my_agent": "Submitting", "nosuch": "no such page",
 		} {
 			act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place), fmt.Sprintf("await shows(%q, 'main')", text))
 			act(t, page, `await until("it is loaded", () => !find(".wait"))`)
@@ -372,7 +374,7 @@ func TestConsoleIsAccessible(t *testing.T) {
 		}
 		for place, dialog := range map[string]string{
 			"account": "New key", "webhooks": "New webhook", "run?tab=schedules": "New schedule", "live": "Help and keys",
-			"webhooks/" + hook.ID: "Recover…",
+			"webhooks/" + hook.ID: "Recover…", "agents": "New agent", "agents/my_agent": "Edit…",
 		} {
 			act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place), `await until("it is loaded", () => !find(".wait"))`,
 				fmt.Sprintf(`await press(%q)`, dialog), `await until("the dialog is open", () => find("dialog[open]"))`)

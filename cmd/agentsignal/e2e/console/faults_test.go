@@ -19,6 +19,8 @@ var consolePages = []struct{ place, empty, path string }{
 	{"scorecard", "Nothing has closed yet", "GET /v1/scorecard"},
 	{"weather", "No weather signals yet", "GET /v1/signals/weather"},
 	{"content", "No texts yet", "GET /v1/signals"},
+	{"agents", "of the service", "GET /v1/agents"},
+	{"agents/my_agent", "There is no such agent", "GET /v1/agents/"},
 	{"run", "A run takes up to", "GET /v1/agents/"},
 	{"run?tab=schedules", "No schedules", "GET /v1/schedules"},
 	{"run?tab=jobs", "No jobs", "GET /v1/jobs"},

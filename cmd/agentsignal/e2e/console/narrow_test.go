@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -73,6 +74,9 @@ func TestConsoleIsNarrow(t *testing.T) {
 			"failures":   3,
 			"last_error": map[string]any{"message": hostileNames[0]}}}
 	})
+	person := trader.With(trader.Login(account.Email, e2e.Password).Access)
+	person.Post("/v1/agents", fmt.Sprintf(`{"id":"my_agent","name":%q,"category":"trading","description":%q,"strategies":[%q]}`,
+		strings.Repeat("W", 80), strings.Repeat("W", 500), "a"+strings.Repeat("_long", 6))).Want(t, http.StatusCreated)
 	page := newBrowser(t, b.url+"/dashboard/", 320)
 	evaluate[any](t, page, consoleScript)
 	act(t, page, `if (wide().length + small().length > 0) throw new Error("sign in: " + [...wide(), ...small()].join("; "))`)
@@ -89,6 +93,7 @@ func TestConsoleIsNarrow(t *testing.T) {
 
 	pages := []struct{ place, text string }{{"live",
 		"Open"}, {"signals/" + open.ID, "accounted for"}, {"signals/" + first.ID, "accounted for"},
+		{"agents", "of the service"}, {"agents/my_agent", "Submitting"},
 		{"scorecard", "By strategy"}, {"weather", "Weather"}, {"content", "quality"}, {"run", "Ask an agent"}, {"run?tab=scan",
 			"Assets"},
 		{"run?tab=schedules", "each bar"}, {"run?tab=jobs", "error"}, {"webhooks", "disabled"}, {"account",

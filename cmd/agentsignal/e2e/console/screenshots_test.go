@@ -149,6 +149,13 @@ func (d *shotsDemo) fill() {
 	c.Post("/v1/agents/seo/run", `{"asset":"standing desk","strategy":"product_description",
 		"parameters":{"features":["quiet motor","oak top"]}}`)
 	c.Post("/v1/agents/seo/run", `{"asset":"home office lighting","strategy":"blog_post"}`)
+	c.Post("/v1/agents", `{"id":"my_agent","name":"Moving averages","category":"trading","strategies":["cross","reversal"],
+		"description":"Trades the cross of two moving averages.","defaults":{"stop":{"atr":1},"target":{"r":1.5}}}`).
+		Want(d.t, http.StatusCreated)
+	for _, asset := range []string{"BTC", "ETH", "SOL", "EURUSD", "SPY"} {
+		c.Post("/v1/agents/my_agent/signals", fmt.Sprintf(
+			`{"asset":%q,"strategy":"cross","direction":"long","timeframe":"5m","confidence":0.6}`, asset))
+	}
 	c.Key("reporting", `["signals:read"]`)
 	answering := func(status int, text string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -228,6 +235,10 @@ func (d *shotsDemo) scenes() []scene {
 		{name: "scorecard", steps: open("scorecard", "By strategy")},
 		{name: "weather", steps: open("weather", "Off normal")},
 		{name: "content", steps: open("content", "quality")},
+		{name: "agents", steps: open("agents", "of the service")},
+		{name: "agent", steps: open("agents/my_agent", "Submitting")},
+		{name: "agent-edit", steps: open("agents/my_agent", "Submitting", `await press("Edit…")`, `await shows("Edit", "dialog")`),
+			undo: `await press("Cancel")`},
 		{name: "run", steps: open("run", "Ask an agent")},
 		{name: "scan", steps: open("run?tab=scan", "Assets", `await press("Scan")`, `await shows("Edge", "main")`)},
 		{name: "schedules", steps: open("run?tab=schedules", "Open at most")},

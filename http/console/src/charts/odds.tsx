@@ -5,6 +5,11 @@ import { min_share } from "../format.json";
 /** The number of closed signals from which shares are shown in percent, here and by the commands. */
 export const minShare = min_share;
 
+/** A share where there are enough signals, else counts. */
+export function share(hits: number, count: number): string {
+  return count < minShare ? `${format.count(hits)} of ${format.count(count)}` : format.percent(hits / count);
+}
+
 export type Bucket = Statistics["reliability"][number];
 
 /** Returns the bucket of a confidence. */

@@ -3,10 +3,10 @@ import { ApiError, explain, get, Keys, post } from "../api/client";
 import type { Agent, Job, SignalState } from "../api/types";
 import { words } from "../format";
 import { agents, agentsError, readAgents } from "../reference";
-import { goTo, place, setQuery } from "../router";
+import { goTo, linkTo, place, setQuery } from "../router";
 import { bodyOf, type FieldOf, fieldsOf, type Schema } from "../run/schema";
 import { assetNames } from "../live/prices";
-import { Fault, Field, Loading, Panel, say, Select, Show, useLoad } from "../ui/kit";
+import { Empty, Fault, Field, Loading, Panel, say, Select, Show, useLoad } from "../ui/kit";
 import { Jobs } from "./jobs";
 import { Scan } from "./scan";
 import { Schedules } from "./schedules";
@@ -61,10 +61,15 @@ function plainSchema(agent: Agent): Schema {
 }
 
 function Once({ agent }: { agent: Agent }) {
-  const load = useLoad(agent.id, (abort) => get<Agent & { input_schema?: Schema }>(`/v1/agents/${encodeURIComponent(agent.id)}`, {}, abort));
+  const load = useLoad(agent.id, (abort) => get<Agent & { input_schema?: Schema; endpoint?: unknown }>(`/v1/agents/${encodeURIComponent(agent.id)}`, {}, abort));
   return (
     <Show of={load}>
-      {(data) => <Form agent={agent} schema={data.input_schema ?? plainSchema(agent)} />}
+      {(data) => agent.owner === "account" && !data.endpoint ? (
+        <Empty title="This agent submits its signals">
+          <p>An agent of yours can be run once it has an endpoint, where the service asks it.</p>
+          <div class="row"><a class="button" href={linkTo(`agents/${agent.id}`)}>To the agent</a></div>
+        </Empty>
+      ) : <Form agent={agent} schema={data.input_schema ?? plainSchema(agent)} />}
     </Show>
   );
 }

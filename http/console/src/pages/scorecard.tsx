@@ -1,7 +1,7 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { get } from "../api/client";
 import type { Scorecard, SignalState, Statistics } from "../api/types";
-import { minShare } from "../charts/odds";
+import { minShare, share } from "../charts/odds";
 import { Curve } from "../charts/curve";
 import { Reliability } from "../charts/reliability";
 import * as format from "../format";
@@ -94,11 +94,6 @@ function Content({ card, choice }: { card: Scorecard; choice: Record<string, str
       <Groups card={card} />
     </div>
   );
-}
-
-/** Shares only where there are enough signals; counts always. */
-function share(hits: number, count: number): string {
-  return count < minShare ? `${format.count(hits)} of ${format.count(count)}` : format.percent(hits / count);
 }
 
 function Tiles({ s }: { s: Statistics }) {

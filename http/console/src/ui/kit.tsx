@@ -121,6 +121,7 @@ export function Field({ label, hint, wrong, id, children }: FieldProps) {
 
 interface SelectProps {
   id: string;
+  name?: string;
   disabled?: boolean;
   "aria-describedby"?: string | undefined;
   value: string;

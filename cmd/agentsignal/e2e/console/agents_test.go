@@ -1,0 +1,64 @@
+package console
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/e2e"
+)
+
+// A user registers an agent, changes it, sees what its signals did beside where they break even, and removes it.
+func TestConsoleAgents(t *testing.T) {
+	t.Parallel()
+	s := e2e.Shared(t)
+	trader, account := s.Account(t)
+	person := trader.With(trader.Login(account.Email, e2e.Password).Access)
+	b := newConsoleRelay(t, s.URL)
+	page := openConsole(t, b.url, account.Email)
+	act(t, page, `location.hash = "#/agents"`, `await shows("Trading Agent", "main")`, `await press("New agent")`,
+		`await fill("#a-name", "My agent")`, `await fill("#a-id", "my_agent")`, `await fill("#a-strategies", "cross, reversal")`,
+		`await fill("#a-stop", "2R")`, `if (find("#a-stop").checkValidity()) throw new Error("a stop in R is accepted")`,
+		`await fill("#a-stop", "1.5%")`, `await fill("#a-target", "2R")`, `await fill("#a-timeframe", "5m")`,
+		`await fill("#a-expires", "86400")`, `await press("Create")`,
+		`await until("its page opens", () => location.hash === "#/agents/my_agent")`, `await shows("Submitting", "main")`)
+	const want = `"strategies":["cross","reversal"],"status":"active","owner":"account"`
+	made := person.Get("/v1/agents/my_agent").Ok(t).Body
+	if !strings.Contains(made, want) ||
+		!strings.Contains(made, `"defaults":{"timeframe":"5m","stop":{"percent":1.5},"target":{"r":2},"expires_in":86400}`) {
+		t.Errorf("the agent is %s", made)
+	}
+	act(t, page, `await press("Edit…")`,
+		`if (find("#a-stop").value !== "1.5%" || find("#a-expires").value !== "86400") throw new Error("the form has other values")`,
+		`await fill("#a-name", "Another name")`, `await fill("#a-strategies", "third_one")`, `await fill("#a-target", "")`,
+		`await fill("#a-status", "beta")`, `await press("Save")`, `await shows("Another name", "h1")`,
+		`await shows("third one", "main")`)
+	made = person.Get("/v1/agents/my_agent").Ok(t).Body
+	if !strings.Contains(made, `"strategies":["cross","reversal","third_one"],"status":"beta"`) ||
+		!strings.Contains(made, `"defaults":{"timeframe":"5m","stop":{"percent":1.5},"expires_in":86400}`) {
+		t.Errorf("changed, the agent is %s", made)
+	}
+	act(t, page, `location.hash = "#/run?agent=my_agent"`, `await shows("This agent submits its signals", "main")`)
+
+	// 12 of 40 in profit, where 40 % are needed.
+	b.change("GET /v1/scorecard", func(o map[string]any) {
+		group := map[string]any{"agent_id": "my_agent", "strategy": "cross", "asset": "BTC", "timeframe": "1h", "risk_level": "low",
+			"recorded": 0, "committed": 0,
+			"statistics": map[string]any{"count": 40, "wins": 12, "total_r": -10., "profit_factor": 18. / 28}}
+		o["groups"] = []any{group}
+	})
+	act(t, page, `location.hash = "#/agents"`, `await shows("−10.0 R", "main")`,
+		`const row = [...document.querySelectorAll("main tr")].find((r) => r.innerText.includes("Another name")).innerText`,
+		`if (!/40\s+30 %\s+40.0 %\s+−10.0 R/.test(row)) throw new Error(row)`)
+
+	// What cannot be done is explained, and the form stays.
+	act(t, page, `await press("New agent")`, `await fill("#a-name", "x")`, `await fill("#a-id", "trading")`,
+		`await fill("#a-strategies", "cross")`, `await press("Create")`, `await shows("is an agent of the service", "dialog")`,
+		`await press("Cancel")`)
+	act(t, page, `location.hash = "#/agents/my_agent"`, `await press("Remove…")`, `await shows("never free again", "dialog")`,
+		`await press("Remove")`, `await until("the list opens", () => location.hash === "#/agents")`,
+		`await until("it is gone", () => !has("Another name", "main"))`,
+		`location.hash = "#/agents/my_agent"`, `await shows("There is no such agent of yours", "main")`)
+	person.Get("/v1/agents/my_agent").Fails(t, "not_found")
+	act(t, page, `location.hash = "#/agents/trading"`, `await shows("There is no such agent of yours", "main")`,
+		`sound()`)
+}

@@ -1,0 +1,109 @@
+import { useState } from "preact/hooks";
+import { Defaults, defaultsOf, namesOf, Numbers, State } from "../agents/parts";
+import { scores } from "../agents/score";
+import { get, post } from "../api/client";
+import type { Agent, AgentDetails, Scorecard } from "../api/types";
+import * as format from "../format";
+import { readAgents } from "../reference";
+import { goTo, linkTo, place } from "../router";
+import { Dialog, Fault, Field, Select, Show, useLoad, useSubmit } from "../ui/kit";
+import { One } from "./agent";
+
+const every = 10_000;
+
+export default function AgentsPage() {
+  const id = place.value.path[1] ?? "";
+  return id ? <One id={id} key={id} /> : <All />;
+}
+
+function All() {
+  const [making, setMaking] = useState(false);
+  const list = useLoad("agents", (abort) => get<{ agents: Agent[]; total: number }>("/v1/agents", { limit: 100 }, abort), every);
+  const card = useLoad("agents' scores", (abort) => get<Scorecard>("/v1/scorecard", {}, abort), every);
+  return (
+    <>
+      <div class="head">
+        <h1>Agents</h1>
+        <button type="button" class="primary spring" onClick={() => setMaking(true)}>New agent</button>
+      </div>
+      <div class="panel">
+        <Fault error={card.error} retry={card.reload} />
+        <Show of={list}>{(data) => <Table list={data.agents} card={card.data} />}</Show>
+        <p class="notice-line">
+          In profit is before costs, net is after them. An agent gains nothing where its share in profit is what breaks even: a share alone says nothing.
+        </p>
+      </div>
+      {making && <Make onClose={() => setMaking(false)} />}
+    </>
+  );
+}
+
+function Table({ list, card }: { list: Agent[]; card: Scorecard | null }) {
+  const found = scores(card?.groups ?? [], (g) => g.agent_id);
+  const own = (a: Agent) => a.owner === "account";
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label="Agents">
+      <table class="stacks">
+        <thead>
+          <tr><th>Agent</th><th>Strategies</th><th class="num">Closed</th><th class="num">In profit</th><th class="num">Breaks even at</th><th class="num">Net</th><th>State</th></tr>
+        </thead>
+        <tbody>
+          {[...list].sort((a, b) => Number(own(b)) - Number(own(a))).map((a) => {
+            const s = card && found.get(a.id);
+            return (
+              <tr key={a.id}>
+                <td class="text wide">
+                  <a class="strong" href={own(a) ? linkTo(`agents/${a.id}`) : linkTo("scorecard", { agent_id: a.id })}>{a.name}</a>
+                  <div class="muted small">{own(a) ? `${a.id}, ${a.category}` : "of the service"}</div>
+                </td>
+                <td class="text muted small wide" data-label="Strategies">{a.strategies.map(format.words).join(", ")}</td>
+                <Numbers of={s} />
+                <td data-label="State"><State of={a} /></td>
+              </tr>
+            );
+          })}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+const namePattern = "[a-z][a-z0-9_]{2,31}";
+
+function Make({ onClose }: { onClose: () => void }) {
+  const [category, setCategory] = useState("trading");
+  const { submit, busy, error } = useSubmit(async (filled) => {
+    const form = new FormData(filled);
+    const made = await post<AgentDetails>("/v1/agents", {
+      id: String(form.get("id")),
+      name: String(form.get("name")),
+      category,
+      description: String(form.get("description")),
+      strategies: namesOf(form.get("strategies")),
+      defaults: defaultsOf(form),
+    });
+    void readAgents();
+    goTo(`agents/${made.id}`);
+  });
+  return (
+    <Dialog title="New agent" onClose={onClose}>
+      <form class="stack" onSubmit={submit}>
+        <p class="soft">It submits what it has concluded. The service enters at its own price, watches the signal to its end, and counts it.</p>
+        <div class="form">
+          <Field id="a-name" label="Name"><input id="a-name" name="name" required maxLength={80} /></Field>
+          <Field id="a-id" label="Id" hint="Letters, digits, _; it is never free again">
+            <input id="a-id" name="id" required pattern={namePattern} title="3 to 32 lower-case letters, digits and _; the first is a letter" autoComplete="off" spellcheck={false} aria-describedby="a-id-hint" />
+          </Field>
+          <Field id="a-category" label="Category"><Select id="a-category" value={category} options={["trading", "weather", "content"]} onChange={setCategory} /></Field>
+          <Field id="a-strategies" label="Strategies" hint="Names such as my_cross, with commas">
+            <input id="a-strategies" name="strategies" required autoComplete="off" spellcheck={false} aria-describedby="a-strategies-hint" />
+          </Field>
+          <div class="wide"><Field id="a-description" label="Description"><input id="a-description" name="description" maxLength={500} /></Field></div>
+        </div>
+        {category === "trading" && <Defaults of={{}} />}
+        <Fault error={error} />
+        <div class="row"><button class="primary" disabled={busy}>Create</button><button type="button" onClick={onClose}>Cancel</button></div>
+      </form>
+    </Dialog>
+  );
+}
