@@ -2,11 +2,17 @@ package record
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/agentsignal/agentsignal/actors/jsonobject"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -126,6 +132,21 @@ func FuzzParseKeys(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		if k, err := ParseKeys(text); err == nil && (k.Name() == "" || len(k.Public()) == 0) {
 			t.Errorf("keys without a name")
+		}
+	})
+}
+
+// FuzzMetadata checks that the hash in a leaf is that of the canonical form by which a reader checks it.
+func FuzzMetadata(f *testing.F) {
+	f.Add([]byte(`{"source":"simulated","cost_r":1e-7,"parameters":{"b":[1e21,-0.0,"\u2028"],"a":"\u00e9\\<"}}`))
+	f.Fuzz(func(t *testing.T, metadata []byte) {
+		members := map[string]any{}
+		if jsonobject.Check(metadata) != nil || json.Unmarshal(metadata, &members) != nil || !jsontext.Value(metadata).IsValid() {
+			return
+		}
+		want := fmt.Sprintf(`"metadata_sha256":"%x"`, sha256.Sum256(verify.Canonical(members)))
+		if text := Metadata(metadata); !strings.HasSuffix(text, want) || !json.Valid([]byte("{"+text[1:]+"}")) {
+			t.Errorf("the members of %s are %s, want %s", metadata, text, want)
 		}
 	})
 }

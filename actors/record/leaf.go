@@ -1,17 +1,21 @@
 package record
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
+	"fmt"
 	"hash"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/mod/sumdb/tlog"
 
+	"github.com/agentsignal/agentsignal/actors/jsonobject"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -83,18 +87,18 @@ var copied = []string{"source", "time_compression", "proxy", "cost_r", "break_ev
 // Metadata returns the members of a leaf for the metadata of a creation: a copy of some, and the
 // hash of all in their canonical form. Nothing is copied of what is no JSON object.
 func Metadata(metadata []byte) string {
-	members := map[string]any{}
-	if len(metadata) > 0 {
-		_ = json.Unmarshal(metadata, &members) // what cannot be read is shown to no reader
+	text := jsontext.Value(slices.Clone(metadata))
+	if text.Canonicalize() != nil || text.Kind() != '{' {
+		text = jsontext.Value("{}") // what cannot be read is shown to no reader
 	}
-	copies := map[string]any{}
-	for _, name := range copied {
-		if v, ok := members[name]; ok {
-			copies[name] = v
+	var copies []byte
+	for name, value := range jsonobject.Members(text) {
+		if slices.Contains(copied, string(name)) {
+			copies = append(appendName(copies, string(name)), value...)
 		}
 	}
-	sum := sha256.Sum256(verify.Canonical(members))
-	return `,"metadata":` + string(verify.Canonical(copies)) + `,"metadata_sha256":"` + hex.EncodeToString(sum[:]) + `"`
+	sum := sha256.Sum256(text)
+	return fmt.Sprintf(`,"metadata":{%s},"metadata_sha256":"%x"`, bytes.TrimPrefix(copies, []byte(",")), sum)
 }
 
 // ClosingMetadata returns the members of a leaf for the metadata that a closing has added, mostly

@@ -223,11 +223,13 @@ func TestTextOfALeaf(t *testing.T) {
 func TestTheCanonicalForm(t *testing.T) {
 	t.Parallel()
 	var v any
-	if err := json.Unmarshal([]byte(`{"numbers":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001],`+
+	if err := json.Unmarshal([]byte(`{"numbers":[333333333.33333329,1E30,4.50,2e-3,0.000000000000000000000000001,`+
+		`1e-7,1e100,-1e-300,1e21,123456789012345680000],`+
 		`"string":"\u20ac$\u000F\u000aA'\u0042\u0022\u005c\\\"\/","literals":[null,true,false]}`), &v); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(`{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],`+
+	if d := cmp.Diff(`{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27,`+
+		`1e-7,1e+100,-1e-300,1e+21,123456789012345680000],`+
 		`"string":"€$\u000f\nA'B\"\\\\\"/"}`, string(verify.Canonical(v))); d != "" {
 		t.Error(d)
 	}

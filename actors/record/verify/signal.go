@@ -225,6 +225,8 @@ func Canonical(v any) []byte {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(v) // what was decoded can be encoded
-	text := strings.NewReplacer(`\\`, `\\`, `\u2028`, "\u2028", `\u2029`, "\u2029").Replace(strings.TrimSuffix(b.String(), "\n"))
-	return []byte(text)
+	return []byte(separators.Replace(strings.TrimSuffix(b.String(), "\n")))
 }
+
+// separators writes what encoding/json escapes beyond RFC 8785.
+var separators = strings.NewReplacer(`\\`, `\\`, `\u2028`, "\u2028", `\u2029`, "\u2029")
