@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/agents"
 	"github.com/agentsignal/agentsignal/persistence/datadir"
 	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
@@ -144,6 +145,31 @@ func (r *rig) runLoad(s *server) *load {
 	return &load{addr: s.addr, request: func(connection, n int) []byte {
 		key, body := r.keys[connection%len(r.keys)], runKinds[(connection+n)%len(runKinds)]
 		return httpRequest("POST", "/v1/agents/trading/run", key, body)
+	}}
+}
+
+// benchAgent is the agent of each account that submits signals.
+var benchAgent = signal.Agent{ID: "bench_agent", Name: "Bench", Category: signal.Trading, Status: signal.AgentActive,
+	Strategies: []string{"momentum", "mean_reversion", "breakout"}}
+
+// addAgents gives each account an agent of its own.
+func (r *rig) addAgents(ctx context.Context) error {
+	for _, id := range r.ids {
+		a := benchAgent
+		a.Account, a.CreatedAt = id, time.Now()
+		if _, err := agents.New(r.store.Client, r.log, nil).Add(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// submissionLoad returns a load of submissions with the assets and strategies of runLoad.
+func (r *rig) submissionLoad(s *server) *load {
+	return &load{addr: s.addr, request: func(connection, n int) []byte {
+		key, body := r.keys[connection%len(r.keys)], runKinds[(connection+n)%len(runKinds)]
+		body = body[:len(body)-1] + `,"direction":"long","stop":{"percent":2},"target":{"r":1.5}}`
+		return httpRequest("POST", "/v1/agents/bench_agent/signals", key, body)
 	}}
 }
 
