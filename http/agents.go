@@ -33,13 +33,25 @@ func (a *AgentCatalogue) list(ctx context.Context, account signal.AccountID) ([]
 
 // named returns an agent of an account, or KindNotFound.
 func (a *AgentCatalogue) named(ctx context.Context, account signal.AccountID, id string) (signal.Agent, error) {
+	return a.find(ctx, account, id, a.own.Agent)
+}
+
+// known is named for a caller that has the revision of the agent compared later.
+func (a *AgentCatalogue) known(ctx context.Context, account signal.AccountID, id string) (signal.Agent, error) {
+	return a.find(ctx, account, id, a.own.Known)
+}
+
+func (a *AgentCatalogue) find(
+	ctx context.Context, account signal.AccountID, id string,
+	read func(context.Context, signal.AccountID, signal.AgentID) (signal.Agent, error),
+) (signal.Agent, error) {
 	for _, agent := range a.service.Catalogue() {
 		if string(agent.ID) == id {
 			return agent, nil
 		}
 	}
 	if signal.IsAgentName(id) && !signal.AgentID(id).BuiltIn() {
-		own, err := a.own.Agent(ctx, account, signal.AgentID(id))
+		own, err := read(ctx, account, signal.AgentID(id))
 		if signal.KindOf(err) != signal.KindNotFound {
 			return own, err
 		}

@@ -21,6 +21,8 @@ type OwnAgents interface {
 	Agents(ctx context.Context, account signal.AccountID) ([]signal.Agent, error)
 	// Agent returns one. KindNotFound.
 	Agent(ctx context.Context, account signal.AccountID, id signal.AgentID) (signal.Agent, error)
+	// Known is Agent as this process has read it last.
+	Known(ctx context.Context, account signal.AccountID, id signal.AgentID) (signal.Agent, error)
 	// Names returns the ids and the strategies of all that an account has or had.
 	Names(ctx context.Context, account signal.AccountID) (ids []signal.AgentID, strategies []string, err error)
 	// Add stores a new one. KindConflict: "name_taken", "limit_reached".

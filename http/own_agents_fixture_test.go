@@ -41,6 +41,10 @@ func (f *fakeOwnAgents) Agent(ctx context.Context, account signal.AccountID, id 
 	return f.Change(ctx, account, id, func(*signal.Agent) error { return nil })
 }
 
+func (f *fakeOwnAgents) Known(ctx context.Context, account signal.AccountID, id signal.AgentID) (signal.Agent, error) {
+	return f.Agent(ctx, account, id)
+}
+
 func (f *fakeOwnAgents) Add(_ context.Context, a signal.Agent) (signal.Agent, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

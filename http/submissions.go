@@ -67,27 +67,28 @@ func (h *SubmissionHandlers) submit(c *call) error {
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	a, err := h.agents.named(c.r.Context(), c.principal.Account, c.vars["id"])
+	a, err := h.agents.known(c.r.Context(), c.principal.Account, c.vars["id"])
 	if err == nil && a.Account == "" {
 		_, err = ownID(c)
 	}
 	if err != nil {
 		return err
 	}
-	req := signal.RunRequest{Account: c.principal.Account, Agent: a.ID, Own: &a, Submission: &signal.Submission{}}
-	if o := request.ReadObject(body, &c.faults); o != nil {
-		o.Require("asset", assetRule)
-		o.Require("strategy", request.OneOf(a.Strategies))
-		req.Asset = readAsset(o)
-		req.Strategy, _ = request.Choice(o, "strategy", a.Strategies)
-		readSubmission(o, &req)
-		o.Close()
-		h.checkAsset(c, &req)
+	req, err := h.read(c, body, &a)
+	if err != nil { // another node may have changed the agent
+		now, gone := h.agents.named(c.r.Context(), c.principal.Account, c.vars["id"])
+		if gone != nil {
+			return gone
+		}
+		if now.Revision == a.Revision {
+			return err
+		}
+		c.faults = request.Faults{}
+		if req, err = h.read(c, body, &now); err != nil {
+			return err
+		}
 	}
-	if err := c.faults.Err(); err != nil {
-		return err
-	}
-	first := func() error { return h.accept(c, req) }
+	first := func() error { return h.accept(c, body, req) }
 	if text := req.Submission.Reference; text != "" {
 		req.Reference = h.reference(&req, text)
 		inner := first
@@ -99,6 +100,21 @@ func (h *SubmissionHandlers) submit(c *call) error {
 		return h.once.replayOr(c, *req.Reply, first, nil)
 	}
 	return first()
+}
+
+// read reads the submission of an agent.
+func (h *SubmissionHandlers) read(c *call, body []byte, a *signal.Agent) (signal.RunRequest, error) {
+	req := signal.RunRequest{Account: c.principal.Account, Agent: a.ID, Own: a, Submission: &signal.Submission{}}
+	if o := request.ReadObject(body, &c.faults); o != nil {
+		o.Require("asset", assetRule)
+		o.Require("strategy", request.OneOf(a.Strategies))
+		req.Asset = readAsset(o)
+		req.Strategy, _ = request.Choice(o, "strategy", a.Strategies)
+		readSubmission(o, &req)
+		o.Close()
+		h.checkAsset(c, &req)
+	}
+	return req, c.faults.Err()
 }
 
 // checkAsset gives the asset its catalogue name, and records the fault of one that needs prices and has none.
@@ -126,8 +142,8 @@ func usedReference(err error) error {
 	return err
 }
 
-// accept answers with the signal of a submission. It reads the agent again if that was changed meanwhile.
-func (h *SubmissionHandlers) accept(c *call, req signal.RunRequest) error {
+// accept answers with the signal of a submission. It reads agent and body again if the agent was changed meanwhile.
+func (h *SubmissionHandlers) accept(c *call, body []byte, req signal.RunRequest) error {
 	ctx := context.WithoutCancel(c.r.Context())
 	var outcome agent.Outcome
 	var err error
@@ -139,7 +155,12 @@ func (h *SubmissionHandlers) accept(c *call, req signal.RunRequest) error {
 		if gone != nil {
 			return gone
 		}
-		req.Own = &a
+		again, invalid := h.read(c, body, &a)
+		if invalid != nil {
+			return invalid
+		}
+		again.Reply, again.Reference = req.Reply, req.Reference
+		req = again
 	}
 	if outcome.Run != "" {
 		c.Header()["X-Run-Id"] = []string{string(outcome.Run)}

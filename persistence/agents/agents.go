@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -43,11 +44,22 @@ type Store struct {
 	c      *redisclient.Client
 	log    *eventlog.Log
 	sealer Sealer
+
+	mu    sync.Mutex // guards known
+	known map[knownKey]signal.Agent
 }
+
+type knownKey struct {
+	account signal.AccountID
+	id      signal.AgentID
+}
+
+// maxKnown is how many agents Known remembers. Beyond it all are forgotten.
+const maxKnown = 10_000
 
 // New returns the agents of c. Changes are written by log, and secrets are encrypted by sealer.
 func New(c *redisclient.Client, log *eventlog.Log, sealer Sealer) *Store {
-	return &Store{c, log, sealer}
+	return &Store{c: c, log: log, sealer: sealer, known: map[knownKey]signal.Agent{}}
 }
 
 // Agents returns the living agents of an account, the oldest first.
@@ -65,12 +77,38 @@ func (s *Store) Agent(ctx context.Context, account signal.AccountID, id signal.A
 	if err != nil {
 		return signal.Agent{}, redisclient.Failed(err, "read agent")
 	}
+	k := knownKey{account, id}
 	record, ok := values[0].(string)
 	revision, living := values[1].(string)
 	if !ok || !living {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.known, k)
 		return signal.Agent{}, errNoAgent
 	}
-	return s.decode(account, id, record, revision)
+	a, err := s.decode(account, id, record, revision)
+	if err != nil {
+		return signal.Agent{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) >= maxKnown {
+		clear(s.known)
+	}
+	s.known[k] = a
+	return a, nil
+}
+
+// Known returns an agent as this process has read it last, or else as Agent. It may have been changed or removed
+// since: what is appended by a former revision is refused (eventlog.ErrAgentChanged).
+func (s *Store) Known(ctx context.Context, account signal.AccountID, id signal.AgentID) (signal.Agent, error) {
+	s.mu.Lock()
+	a, ok := s.known[knownKey{account, id}]
+	s.mu.Unlock()
+	if ok {
+		return a, nil
+	}
+	return s.Agent(ctx, account, id)
 }
 
 // Add stores a new agent and returns it with its revision. KindConflict: "name_taken" if the account has or had the id,

@@ -93,22 +93,30 @@ func (b *batch) encode() {
 // plainKeys is how many of the fixed keys plainScript takes.
 const plainKeys = int(refOpen)
 
+// plainGuard is the code of a guard in the program of plainScript. The others are those of their commands.
+const plainGuard = 4
+
 // encodePlain makes the arguments of plainScript, unless it cannot carry out the batch.
 func (b *batch) encodePlain() bool {
-	values := 0
+	values, keys := 0, plainKeys
 	for _, o := range b.operations {
 		if !o.plain() {
 			return false
 		}
-		values += len(o.args)
+		values += len(o.values) + len(o.args)
+		keys += len(o.keys)
 	}
-	b.args = make([]any, 0, 5+plainKeys+values)
-	b.args = append(b.args, "EVALSHA", plainScript.Hash(), plainKeys)
+	b.args = make([]any, 0, 5+keys+values)
+	b.args = append(b.args, "EVALSHA", plainScript.Hash(), keys)
 	for i := range plainKeys {
 		b.args = append(b.args, &b.queue.keys[i])
 	}
-	program := make([]byte, 0, values/2)
-	for _, o := range b.operations {
+	program := make([]byte, 0, 2*values)
+	for n, o := range b.operations {
+		if len(o.keys) > 0 {
+			b.args = append(b.args, &o.keys[0])
+			program = append(program, plainGuard, byte(n>>8), byte(n), byte(len(o.steps)/stepBytes))
+		}
 		for i := 0; i < len(o.steps); i += stepBytes {
 			program = append(program, o.steps[i])
 		}

@@ -147,10 +147,13 @@ var (
 	stepOpen   = [stepBytes]byte{byte(CmdHSet), 0, byte(refOpen), byte(stampTwice), 1, 0, 2}
 )
 
-// plain reports whether scripts/plain.lua can carry out the operation: it has no guards, begins with an
-// event, and otherwise appends events and new signals.
+// plain reports whether scripts/plain.lua can carry out the operation: its only guard is that a field of a key of its own
+// has a value, it begins with an event, and otherwise appends events and new signals.
 func (o *Operation) plain() bool {
-	if len(o.refusals) > 0 || len(o.steps) == 0 || command(o.steps[0]) != cmdEvent {
+	if len(o.steps) == 0 || len(o.steps) > 255*stepBytes || command(o.steps[0]) != cmdEvent {
+		return false
+	}
+	if n := len(o.refusals); n > 1 || n != len(o.keys) || n == 1 && guardKind(o.guards[0]) != GuardFieldIs {
 		return false
 	}
 	for i := 0; i < len(o.steps); i += stepBytes {

@@ -126,8 +126,14 @@ func TestPlainBatch(t *testing.T) {
 	loadScripts(t.Context(), b.rdb)
 	var operations []*Operation
 	const account = storetest.Account
-	for _, c := range []signal.Change{noted(account, "a"), created(logSignal(account)), noted(account, "b"),
-		created(logSignal(account)), noted(account, "")} {
+	by := func(revision string, c signal.Change) signal.Change {
+		c.Agent = &signal.Agent{ID: "my_agent", Account: account, Revision: revision}
+		return c
+	}
+	b.rdb.HSet(t.Context(), b.store.AgentsKey(0, account), AgentRevision("my_agent"), "2")
+	for _, c := range []signal.Change{by("1", created(logSignal(account))), noted(account, "a"), created(logSignal(account)),
+		by("2", created(logSignal(account))), noted(account, "b"), by("3", noted(account, "c")), created(logSignal(account)),
+		noted(account, "")} {
 		operations = append(operations, changeOperation(b.store.Keys, 0, &c, time.Now()))
 	}
 	var got [2]string
@@ -143,8 +149,8 @@ func TestPlainBatch(t *testing.T) {
 		}
 		ms, _, _ := strings.Cut(reply, "-")
 		events := b.rdb.XRange(t.Context(), b.store.EventsKey(p), "-", "+").Val()
-		if len(events) != 7 {
-			t.Errorf("partition %d has %d events, want 7", p, len(events))
+		if len(events) != 9 || !strings.HasSuffix(reply, " - 0:0 5:0") {
+			t.Errorf("partition %d has %d events, want 9: %s", p, len(events), reply)
 		}
 		got[p] = strings.ReplaceAll(fmt.Sprintf("%v %v %v %v %v", reply, events,
 			b.rdb.XRange(t.Context(), b.store.SignalsKey(p), "-", "+").Val(),
