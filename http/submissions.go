@@ -11,6 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/limits"
@@ -264,8 +266,15 @@ func readSubmission(o *request.Object, req *signal.RunRequest) {
 		checkProse(o, "reasoning", s.Reasoning, maxReasoning)
 	}
 	if raw, ok := o.RawObject("parameters"); ok {
-		if s.Parameters = json.RawMessage(raw); len(raw) > maxParameters {
+		s.Parameters = json.RawMessage(raw)
+		var any map[string]any
+		switch {
+		case len(raw) > maxParameters:
 			o.Bad("parameters", request.CodeTooLong, "must have at most 4096 bytes")
+		case !jsontext.Value(raw).IsValid():
+			o.Bad("parameters", request.CodeDuplicate, "must not name a member twice")
+		case json.Unmarshal(raw, &any) != nil: // a reader of the record could not compare them
+			o.Bad("parameters", request.CodeOutOfRange, "must have no number beyond 1.8e308")
 		}
 	}
 	if text := readLine(o, "reference", maxReference); text != nil {

@@ -121,8 +121,10 @@ func TestNoSubmissionCheatsTheRecord(t *testing.T) {
 		`"expires_in":59`:                              "/expires_in",
 		`"confidence":1.01`:                            "/confidence",
 		`"parameters":{"a":"` + strings.Repeat("x", 4096) + `"}`: "/parameters",
-		`"content":"a text"`: "/content",
-		`"price":0`:          "/price",
+		`"parameters":{"a":{"b":1,"b":2}}`:                       "/parameters",
+		`"parameters":{"a":1e400}`:                               "/parameters",
+		`"content":"a text"`:                                     "/content",
+		`"price":0`:                                              "/price",
 	} {
 		p := submit(ok+","+members+"}").Fails(t, "invalid_request")
 		if len(p.Errors) == 0 || p.Errors[0].Pointer != want {

@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"strings"
+	"math"
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -22,20 +22,16 @@ func TestAChangedAgentIsKnownOnEveryNode(t *testing.T) {
 	submit := func(strategy string) e2e.Answer {
 		return here.Post("/v1/agents/my_agent/signals", `{"asset":"BTC","strategy":"`+strategy+`","direction":"long"}`)
 	}
-	submitted := func(strategy, timeframe string) {
-		t.Helper()
-		e2e.Eventually(t, "the first node has prices", func() bool { return submit(strategy).Status == 200 })
-		if a := submit(strategy).Ok(t); !strings.Contains(a.Body, `"timeframe":"`+timeframe+`"`) {
-			t.Errorf("want %s: %s", timeframe, a.Body)
-		}
-	}
 	change := func(body string) { there.Do("PATCH", "/v1/agents/my_agent", body).Ok(t) }
-	submitted("cross", "1h")
+	e2e.Eventually(t, "the first node has prices", func() bool { return submit("cross").Status == 200 })
 	submit("reversal").Fails(t, "invalid_request")
 	change(`{"strategies":["reversal"]}`)
 	submit("reversal").Ok(t)
-	change(`{"defaults":{"timeframe":"1m"}}`)
-	submitted("cross", "1m")
+	change(`{"defaults":{"target":{"r":7}}}`)
+	x := e2e.Decode[e2e.WireSignal](t, submit("cross").Ok(t).Body)
+	if r := (*x.Target - *x.Entry) / (*x.Entry - *x.Stop); math.Abs(r-7) > 0.01 {
+		t.Errorf("the target is %v R away, want 7: %+v", r, x)
+	}
 	if a := there.Do("DELETE", "/v1/agents/my_agent", ""); a.Status != 204 {
 		t.Fatal(a.Body)
 	}
