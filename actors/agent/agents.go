@@ -315,7 +315,7 @@ func (a *Agents) await(ctx context.Context, r *run) (*signal.Signal, error) {
 
 // Submit queues a run, as Run takes it, and returns its job. reply, unless nil, makes the answer that is
 // stored with the job for the request's Idempotency-Key. Errors are *signal.Error:
-// KindNotFound, KindTooMany, KindUnavailable.
+// KindNotFound, KindTooMany, KindUnavailable; KindConflict, not_runnable.
 func (a *Agents) Submit(ctx context.Context, req signal.RunRequest,
 	reply func(signal.Job) *signal.Reply) (signal.Job, error) {
 	return a.submit(ctx, signal.Job{Request: req}, reply)
@@ -335,6 +335,9 @@ func (a *Agents) SubmitBacktest(ctx context.Context, req signal.RunRequest, from
 
 // submit is Submit for jobs of all kinds.
 func (a *Agents) submit(ctx context.Context, j signal.Job, reply func(signal.Job) *signal.Reply) (signal.Job, error) {
+	if err := a.readOwn(ctx, &j.Request); err != nil {
+		return signal.Job{}, err
+	}
 	if err := a.checkStrategy(j.Request); err != nil {
 		return signal.Job{}, err
 	}

@@ -418,6 +418,9 @@ func FuzzDecodeJob(f *testing.F) {
 	f.Add("error 2", "1795253400123", request, "1795253400123-0 "+string(codec.AppendJobOutcome(nil, &job)))
 	job.Error, job.Signal = nil, storetest.JobSignal(job, now)
 	f.Add("completed 1", "1795253400123", request, "1795253400123-4 "+string(codec.AppendJobOutcome(nil, &job)))
+	silent := job
+	silent.Signal, silent.Reason = nil, "nothing to do"
+	f.Add("completed 1", "1795253400123", request, "1795253400123-4 "+string(codec.AppendJobOutcome(nil, &silent)))
 	f.Add("queued 0", "", request, "")
 	scan := job
 	scan.Kind, scan.Assets = signal.JobScan, []string{"BTC", "ETH"}
