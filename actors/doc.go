@@ -104,8 +104,8 @@
 // (webhook/order.go), and those behind a retried one become due after it (webhook/backlog.go).
 //
 // A submission, POST /v1/agents/{id}/signals: http/submissions.go → persistence/agents → agent.Agents.Accept →
-// agent/own.go evaluates it on the prices of market → persistence/eventlog/log.go appends it, if the agent is
-// still the one that was read.
+// agent/own.go evaluates it on the prices of market and the skill that scorecard/skills.go has measured →
+// persistence/eventlog/log.go appends it, if the agent is still the one that was read.
 //
 // A run of an account's agent, which has an endpoint: http/runs.go → agent.Agents.Run → agent/run.go on a goroutine of
 // its own → agent/ask.go → agent/asked/asked.go asks for a grant and posts the question by webhook.Node → the reply is

@@ -390,7 +390,8 @@ func TestEveryToolNamesItsEvidence(t *testing.T) {
 		if empty {
 			outcomes = nil
 		}
-		return scorecard.Card{Statistics: backtest.Summarize(outcomes), Groups: []scorecard.Group{}}, nil
+		return scorecard.Card{Statistics: backtest.Summarize(outcomes), Strategies: []scorecard.Strategy{},
+			Groups: []scorecard.Group{}}, nil
 	}
 	s := newServer(t, f)
 	server := httptest.NewServer(checker(t).Handler(t, s.Handler()))

@@ -118,7 +118,7 @@ func (h *ScorecardHandlers) summary(c *call) error {
 	}
 	for _, id := range agentIDs(agents) {
 		sums := agentSums{Agent: id, countView: countView(counts[id]), Reasons: results.Reasons[id]}
-		// What has no prices closes by expiry only, and is not among the results.
+		// What has no prices is among the results only if its agent ended it; else it has expired.
 		sums.Expired = max(0, sums.Closed-sums.TakeProfit-sums.StopLoss-sums.AgentExit)
 		v.Signals.Open += sums.Open
 		v.Signals.Closed += sums.Closed

@@ -50,7 +50,8 @@ func (f fakeWork) SubmitBacktest(ctx context.Context, req signal.RunRequest, fro
 }
 
 func (f fakeWork) Card(_ context.Context, q scorecard.Query) (scorecard.Card, error) {
-	return call1(f.card, scorecard.Card{Statistics: backtest.Summarize(nil), Groups: []scorecard.Group{}}, q)
+	return call1(f.card, scorecard.Card{Statistics: backtest.Summarize(nil), Strategies: []scorecard.Strategy{},
+		Groups: []scorecard.Group{}}, q)
 }
 
 func (f fakeWork) Audit(_ context.Context, account signal.AccountID) (audit.Result, error) {
@@ -263,7 +264,11 @@ func TestScorecardPassesEveryFilterOn(t *testing.T) {
 			t.Errorf("query (-want +got):\n%s", d)
 		}
 		s := backtest.Summarize(outcomes)
-		return scorecard.Card{Statistics: s,
+		var own scorecard.StrategyTally
+		own.Add(&outcomes[0], nil)
+		row := own.Strategy()
+		row.Agent, row.Strategy = "my_agent", "cross"
+		return scorecard.Card{Statistics: s, Strategies: []scorecard.Strategy{row},
 			Groups: []scorecard.Group{{Agent: "trading", Strategy: "momentum", Asset: "BTC", Timeframe: signal.H1,
 				Risk: signal.LowRisk, Statistics: s}}}, nil
 	}
@@ -280,7 +285,7 @@ func TestScorecardPassesEveryFilterOn(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal([]byte(a.Body), &got); err != nil || a.Status != 200 || got.Statistics.Count != 2 ||
-		len(got.Groups) != 1 || got.Groups[0].Risk != "low" {
+		len(got.Groups) != 1 || got.Groups[0].Risk != "low" || !strings.Contains(a.Body, `"strategies":[{"agent_id":"my_agent",`) {
 		t.Errorf("got %d %s (%v)", a.Status, a.Body, err)
 	}
 	f.card = nil

@@ -193,7 +193,7 @@ func (t *Tally) Statistics() Statistics {
 	n := float64(t.count)
 	mean := func(sum float64) Figure { return Figure(sum / n) } // NaN without any
 	s := Statistics{
-		Count: t.count, Wins: t.wins, HitRate: mean(float64(t.wins)), HitRateInterval: wilson(t.wins, t.count),
+		Count: t.count, Wins: t.wins, HitRate: mean(float64(t.wins)), HitRateInterval: Wilson(t.wins, t.count),
 		MeanR: mean(t.r), MedianR: median(t.rs), ExpectancyR: mean(t.net), ProfitFactor: none,
 		MaxDrawdownR: Figure(t.drawdown), TotalR: Figure(t.net), MeanMinutes: mean(t.minutes), Reasons: t.reasons,
 		MeanMFE: mean(t.mfe), MeanMAE: mean(t.mae), MeanConfidence: mean(t.confidence),
@@ -232,8 +232,8 @@ func (t *Tally) slope() (slope, deviation Figure) {
 // z95 is the two-sided 95 % quantile of the normal distribution.
 const z95 = 1.959963984540054
 
-// wilson returns the 95 % Wilson interval of the share of wins in count.
-func wilson(wins, count int) Interval {
+// Wilson returns the 95 % Wilson interval of the share of wins in count.
+func Wilson(wins, count int) Interval {
 	if count == 0 {
 		return Interval{none, none}
 	}

@@ -111,7 +111,7 @@ func TestWilsonInterval(t *testing.T) {
 		wins, count int
 		low, high   float64
 	}{{0, 10, 0, .2775}, {10, 10, .7225, 1}, {5, 10, .2366, .7634}, {40, 100, .3094, .4980}, {1, 1, .2065, 1}} {
-		got := wilson(c.wins, c.count)
+		got := Wilson(c.wins, c.count)
 		if math.Abs(float64(got.Low)-c.low) > 6e-5 || math.Abs(float64(got.High)-c.high) > 6e-5 {
 			t.Errorf("of %d in %d: %.4f to %.4f, want %.4f to %.4f", c.wins, c.count, got.Low, got.High, c.low, c.high)
 		}

@@ -2,6 +2,7 @@ package catalogue
 
 import (
 	"context"
+	"math"
 	"slices"
 	"sync"
 
@@ -66,4 +67,48 @@ func (w *closings) notify(events []signal.Event) {
 			}
 		}
 	}
+}
+
+// NewestClosed returns where the signals with prices of a strategy are that were closed last, in the order of their closings:
+// at most limit of those closed behind a position. It fails as List does.
+func (c *Catalogue) NewestClosed(ctx context.Context, id signal.AccountID, agent signal.AgentID, strategy string,
+	after signal.Position, limit int) ([]signal.Location, error) {
+	a, err := c.account(ctx, id)
+	if err != nil || a == nil {
+		return nil, err
+	}
+	return a.newestClosed(names{agent, strategy}, after, c.oldest(), limit), nil
+}
+
+func (a *account) newestClosed(of names, after signal.Position, notBefore int64, limit int) []signal.Location {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	number, ok := a.pairs.numbers[of]
+	if !ok {
+		return nil
+	}
+	var found []signal.Location
+	cut := func() {
+		slices.SortFunc(found, func(x, y signal.Location) int { return x.Closed.Compare(y.Closed) })
+		if len(found) > limit {
+			found = append(found[:0], found[len(found)-limit:]...)
+			after = found[0].Closed
+		}
+	}
+	least := packed(after)
+	for n := a.rows.after(notBefore); n < a.rows.next; n++ {
+		v := a.rows.at(n)
+		if v.closed == 0 || v.closed < least || v.kind&^shortBit != number || math.IsNaN(v.entry) {
+			continue
+		}
+		if at := a.rows.closed(n); at.Compare(after) > 0 {
+			found = append(found, signal.Location{ID: signal.SignalIDFromBytes(v.id), Created: a.rows.created(n), Closed: at})
+		}
+		if len(found) >= 2*limit {
+			cut()
+			least = packed(after)
+		}
+	}
+	cut()
+	return found
 }

@@ -3,6 +3,8 @@ package catalogue
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -58,4 +60,50 @@ func TestAwaitClosing(t *testing.T) {
 			t.Errorf("%d are left", len(c.closings.waiting))
 		}
 	})
+}
+
+// TestNewestClosed compares with a plain scan of the events.
+func TestNewestClosed(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(3, 8))
+	start := time.Now().Add(-time.Hour)
+	_, events := history(r, 6000, start)
+	o := options(start)
+	o.Retention = time.Duration(o.Now().UnixMilli()-events[len(events)/5].Position.MS) * time.Millisecond
+	f := &fakeLog{}
+	f.add(events...)
+	c := New(f, f, 1, o)
+	found := 0
+	for range 300 {
+		of := pick(r, names{"own", "alpha"}, names{"trading", "momentum"}, names{"seo", "blog_post"}, names{"own", "unknown"},
+			names{"momentum", "alpha"})
+		after, limit := signal.Position{}, 1+r.IntN(200)
+		if r.IntN(2) == 0 {
+			after = pick(r, events...).Position
+		}
+		created, want := map[signal.SignalID]signal.Position{}, []signal.Location(nil)
+		for _, e := range events {
+			l := e.Listing
+			switch {
+			case e.Type == signal.SignalCreated:
+				created[l.ID] = e.Position
+			case e.Type == signal.SignalClosed && l.Agent == of.agent && l.Strategy == of.strategy && l.Entry != nil &&
+				e.Position.Compare(after) > 0 && created[l.ID].MS > c.oldest():
+				want = append(want, signal.Location{ID: l.ID, Created: created[l.ID], Closed: e.Position})
+			}
+		}
+		slices.SortFunc(want, func(x, y signal.Location) int { return x.Closed.Compare(y.Closed) })
+		want = want[max(0, len(want)-limit):]
+		got, err := c.NewestClosed(t.Context(), acc, of.agent, of.strategy, after, limit)
+		if err != nil || !slices.Equal(got, want) {
+			t.Fatalf("%v after %v, at most %d: %d of %d, %v", of, after, limit, len(got), len(want), err)
+		}
+		found += len(got)
+	}
+	if found < 1000 {
+		t.Errorf("only %d were compared", found)
+	}
+	if got, err := c.NewestClosed(t.Context(), "acc_other", "own", "alpha", signal.Position{}, 5); err != nil || got != nil {
+		t.Errorf("of another account: %v, %v", got, err)
+	}
 }

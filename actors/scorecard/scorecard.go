@@ -1,10 +1,10 @@
 // Package scorecard computes the statistics of an account's closed signals, as defined by
-// package backtest, over all of them and by group.
+// package backtest, over all of them and by group, and the skill of the strategies of its agents.
 //
 // The source is the signal log. An account's log is read from its beginning at the first
 // question and continued at each further one, so that an answer includes every signal
 // that was closed before the question and no signal is read twice. The accounts used last
-// are kept in memory, at some 100 bytes per closed signal.
+// are kept in memory, at some 100 bytes per closed signal, and half as much again for those of accounts' agents.
 package scorecard
 
 import (
@@ -27,7 +27,8 @@ import (
 type Records interface {
 	// EachRecord calls f for each creation and closing of the account's signals after a
 	// position, in order, with its own position, and returns the position up to which it has read.
-	// A closing has ID, MFE, MAE and Closing only.
+	// A closing has ID, MFE, MAE and Closing only. Of signals with a Reach, whose agents are those of accounts,
+	// creations have their metadata, as have closings by an agent.
 	EachRecord(ctx context.Context, account signal.AccountID, after signal.Position,
 		f func(at signal.Position, s *signal.Signal)) (signal.Position, error)
 	// EachLeaf calls f for each leaf of the log of the account, also for those of other accounts, from
@@ -109,7 +110,10 @@ type Query struct {
 type Card struct {
 	Statistics backtest.Statistics `json:"statistics"`
 	Recorded
-	Groups []Group `json:"groups"` // at most backtest.MaxGroups, those with the most signals, in the order of their members
+	// Strategies has a row for each strategy of the account's agents that has closed signals, in the order of their names.
+	// An account cannot have as many as backtest.MaxGroups.
+	Strategies []Strategy `json:"strategies"`
+	Groups     []Group    `json:"groups"` // at most backtest.MaxGroups, those with the most signals, in the order of their members
 }
 
 // Recorded counts what the record shows of the closed signals of statistics.
@@ -242,6 +246,8 @@ type account struct {
 	busy   chan struct{} // held while the account is read
 	upTo   signal.Position
 	open   map[signal.SignalID]opened
+	plain  map[signal.SignalID]unpriced // open signals without prices that their agent may end
+	exits  []unpriced                   // those that it has ended
 	groups []group
 	of     map[groupKey]int32 // indexes into groups
 	closed []entry            // by their end
@@ -276,6 +282,14 @@ type groupKey struct {
 	risk      signal.RiskLevel
 }
 
+// strategyKey names a strategy of an agent.
+type strategyKey struct {
+	agent    signal.AgentID
+	strategy string
+}
+
+func (k *groupKey) strategyKey() strategyKey { return strategyKey{k.agent, k.strategy} }
+
 // opened is a signal whose closing has not been read.
 type opened struct {
 	group      int32
@@ -283,11 +297,19 @@ type opened struct {
 	created    int64
 	confidence float64
 	levels     signal.Levels
+	terms      *strategy.Terms // of an account's agent, else nil
+}
+
+// unpriced is a signal without prices of an account's agent.
+type unpriced struct {
+	agent   signal.AgentID
+	created int64
 }
 
 // entry is a closed signal.
 type entry struct {
 	backtest.Outcome
+	own       *Trial // of an account's agent, else nil
 	group     int32
 	ending    uint32 // its number until its leaf has been read, then 0
 	created   int64  // milliseconds
@@ -295,7 +317,8 @@ type entry struct {
 }
 
 func newAccount() *account {
-	return &account{busy: make(chan struct{}, 1), open: make(map[signal.SignalID]opened), of: make(map[groupKey]int32),
+	return &account{busy: make(chan struct{}, 1), open: make(map[signal.SignalID]opened),
+		plain: make(map[signal.SignalID]unpriced), of: make(map[groupKey]int32),
 		leaves: make(map[signal.SignalID]int64)}
 }
 
@@ -312,7 +335,9 @@ func enter(ctx context.Context, places chan struct{}) error {
 // leave releases a place.
 func leave(places chan struct{}) { <-places }
 
-func (a *account) size() int { return len(a.closed) + len(a.open) + len(a.groups) }
+func (a *account) size() int {
+	return len(a.closed) + len(a.open) + len(a.groups) + len(a.plain) + len(a.exits)
+}
 
 // outgrown reports whether most groups have no signals any more, since these were forgotten.
 func (a *account) outgrown() bool {
@@ -384,8 +409,11 @@ func (a *account) readLeaves(ctx context.Context, records Records, id signal.Acc
 }
 
 func (a *account) create(at signal.Position, s *signal.Signal, name func(string) string) {
-	if s.Levels == nil {
-		return // content has no result
+	if s.Levels == nil { // content has no result
+		if !s.Agent.BuiltIn() {
+			a.plain[s.ID] = unpriced{s.Agent, s.CreatedAt.UnixMilli()}
+		}
+		return
 	}
 	asset := name(s.Asset) // older records have the spelling that was sent
 	key := groupKey{s.Agent, s.Strategy, spelling.Fold(asset), s.Timeframe, s.Risk}
@@ -395,11 +423,21 @@ func (a *account) create(at signal.Position, s *signal.Signal, name func(string)
 		a.of[key] = place
 		a.groups = append(a.groups, group{key, asset})
 	}
-	a.open[s.ID] = opened{place, s.Direction, s.CreatedAt.UnixMilli(), s.FirstConfidence, *s.Levels}
+	o := opened{place, s.Direction, s.CreatedAt.UnixMilli(), s.FirstConfidence, *s.Levels, nil}
+	if s.Reach != nil {
+		o.terms = new(strategy.ReadTerms(s.Metadata))
+	}
+	a.open[s.ID] = o
 	a.awaited = append(a.awaited, awaited{at, s.ID, 0})
 }
 
 func (a *account) close(at signal.Position, s *signal.Signal, cost func(string) float64) {
+	if t, ok := a.plain[s.ID]; ok {
+		delete(a.plain, s.ID)
+		if s.Closing.Reason == signal.AgentExit {
+			a.exits = append(a.exits, t)
+		}
+	}
 	o, ok := a.open[s.ID]
 	if !ok || s.Closing.ExitPrice == nil {
 		return // without prices, or created before the retention
@@ -408,7 +446,12 @@ func (a *account) close(at signal.Position, s *signal.Signal, cost func(string) 
 	exit := *s.Closing.ExitPrice
 	a.endings++
 	a.awaited = append(a.awaited, awaited{at, s.ID, a.endings})
-	a.closed = append(a.closed, entry{group: o.group, ending: a.endings, created: o.created, Outcome: backtest.Outcome{
+	var own *Trial
+	if o.terms != nil {
+		o.terms.Left = strategy.ReadTerms(s.Metadata).Left
+		own = TrialOf(o.terms, o.direction, o.levels, s.Closing)
+	}
+	a.closed = append(a.closed, entry{own: own, group: o.group, ending: a.endings, created: o.created, Outcome: backtest.Outcome{
 		At: s.Closing.At.UnixMilli(), R: strategy.R(o.direction, o.levels, exit),
 		Cost: strategy.CostR(o.levels, exit, cost(a.groups[o.group].asset)), Confidence: o.confidence,
 		Minutes: s.Closing.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: s.Closing.Reason}})
@@ -417,6 +460,7 @@ func (a *account) close(at signal.Position, s *signal.Signal, cost func(string) 
 // forget drops the signals created at or before a time.
 func (a *account) forget(before int64) {
 	a.closed = slices.DeleteFunc(a.closed, func(e entry) bool { return e.created <= before })
+	a.exits = slices.DeleteFunc(a.exits, func(t unpriced) bool { return t.created <= before })
 }
 
 // card computes the card of the signals that q selects.
@@ -446,7 +490,8 @@ func (a *account) card(q Query) Card {
 		parts[i] = &part{of: &a.groups[i]}
 	}
 	var all backtest.Tally
-	card := Card{Groups: []Group{}}
+	own := map[strategyKey]*StrategyTally{}
+	card := Card{Strategies: []Strategy{}, Groups: []Group{}}
 	for i := range a.closed { // by their end
 		e := &a.closed[i]
 		if !selects(e) {
@@ -454,12 +499,26 @@ func (a *account) card(q Query) Card {
 		}
 		all.Add(&e.Outcome)
 		card.add(e)
+		if key := a.groups[e.group].strategyKey(); !key.agent.BuiltIn() {
+			if own[key] == nil {
+				own[key] = &StrategyTally{}
+			}
+			own[key].Add(&e.Outcome, e.own)
+		}
 		if p := parts[e.group]; p != nil {
 			p.Tally.Add(&e.Outcome)
 			p.add(e)
 		}
 	}
 	card.Statistics = all.Statistics()
+	for key, t := range own {
+		s := t.Strategy()
+		s.Agent, s.Strategy = key.agent, key.strategy
+		card.Strategies = append(card.Strategies, s)
+	}
+	slices.SortFunc(card.Strategies, func(x, y Strategy) int {
+		return cmp.Or(cmp.Compare(x.Agent, y.Agent), cmp.Compare(x.Strategy, y.Strategy))
+	})
 	for _, p := range parts {
 		if p != nil {
 			g := p.of
@@ -507,7 +566,8 @@ func (g *group) fits(q *Query) bool {
 
 // Summary counts the closed signals with prices of an account.
 type Summary struct {
-	Reasons map[signal.AgentID]backtest.Reasons // of all
+	// Reasons are those of all by agent. AgentExit also counts signals without prices.
+	Reasons map[signal.AgentID]backtest.Reasons
 	// Of those closed since a time: their number, how many were in profit before costs, and the
 	// sums of their results before and after costs.
 	Closed, Wins int
@@ -528,6 +588,11 @@ func (a *account) summary(since int64) Summary {
 		r := s.Reasons[agent]
 		r.Add(a.closed[i].Reason)
 		s.Reasons[agent] = r
+	}
+	for _, t := range a.exits {
+		r := s.Reasons[t.agent]
+		r.AgentExit++
+		s.Reasons[t.agent] = r
 	}
 	first := sort.Search(len(a.closed), func(i int) bool { return a.closed[i].At >= since }) // by their end
 	for _, e := range a.closed[first:] {

@@ -83,7 +83,7 @@ func (a *Assessment) set(e estimate, place rank) {
 // BreakEven returns the hit rate at which the mean result is 0 where each entry and exit
 // together cost the given part of the risk.
 func (a *Assessment) BreakEven(cost float64) float64 {
-	return round(breakEven(a.Win, a.Loss, cost), 4)
+	return round(BreakEven(a.Win, a.Loss, cost), 4)
 }
 
 // ExpectedR returns the mean result in R that the confidence implies, after the given

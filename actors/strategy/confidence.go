@@ -105,8 +105,8 @@ type estimate struct {
 // The asset's own comparable entries are shrunk towards the result.
 func estimateFrom(b Base, c comparables, e evidence) estimate {
 	share := c.any.prior()
-	usual := share - breakEven(c.any.meanWin(), c.any.meanLoss(), 0)
-	evens := breakEven(b.Win, b.Loss, 0)
+	usual := share - BreakEven(c.any.meanWin(), c.any.meanLoss(), 0)
+	evens := BreakEven(b.Win, b.Loss, 0)
 	plain := evens + (b.Entries*(b.Prior-evens)+kappa*usual)/(b.Entries+kappa)
 
 	drift := c.anySide.shrunk(e.weight, share) - share
@@ -117,9 +117,9 @@ func estimateFrom(b Base, c comparables, e evidence) estimate {
 	return estimate{clip(p, minConfidence, maxConfidence), e.weight * c.near.n, c.near.share()}
 }
 
-// breakEven returns the hit rate at which the mean result is 0, given those of entries with and
+// BreakEven returns the hit rate at which the mean result is 0, given those of entries with and
 // without a profit in R, where each entry and exit together cost the given part of the risk.
-func breakEven(win, loss, cost float64) float64 { return min(1, (loss+cost)/(win+loss)) }
+func BreakEven(win, loss, cost float64) float64 { return min(1, (loss+cost)/(win+loss)) }
 
 // rank compares a value with others.
 type rank struct{ below, equal, all float64 }

@@ -1,6 +1,7 @@
 package strategy
 
 import (
+	"encoding/json"
 	"math"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -63,6 +64,35 @@ func (c ClosedSignal) Trial() (Trial, bool) {
 		t.Won = moved(t.Base, c.Reach.Chance(), c.Reach.from(c.Levels, c.Left*c.Reach.Bars, c.Exit).won)
 	}
 	return t, true
+}
+
+// Terms are the members of the metadata of a signal of an account's agent, of its creation and its closing, that
+// its outcome is compared with. Those that are missing are nil or 0.
+type Terms struct {
+	Base  *float64 `json:"base_probability"`
+	Claim *float64 `json:"claimed_confidence"`
+	ATR   float64  `json:"atr"`
+	Bars  float64  `json:"horizon_bars"`
+	Left  *float64 `json:"life_left"` // if the agent ended it
+}
+
+// ReadTerms returns the terms that metadata states.
+func ReadTerms(metadata []byte) (t Terms) {
+	_ = json.Unmarshal(metadata, &t) // members of other types are missing ones
+	return t
+}
+
+// Trial returns what a signal with these terms adds to the skill of its strategy, or false as ClosedSignal.Trial does.
+func (t *Terms) Trial(d signal.Direction, l signal.Levels, c *signal.Closing) (Trial, bool) {
+	if t.Base == nil || c.ExitPrice == nil {
+		return Trial{}, false
+	}
+	left := math.NaN()
+	if t.Left != nil {
+		left = *t.Left
+	}
+	return ClosedSignal{Base: *t.Base, Direction: d, Levels: l, Reach: ReachOf(l, t.ATR, t.Bars), Reason: c.Reason,
+		Exit: *c.ExitPrice, Left: left}.Trial()
 }
 
 // moved returns p, moved in log odds as far as from then to now.

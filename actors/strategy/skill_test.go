@@ -162,6 +162,62 @@ func TestTrial(t *testing.T) {
 	}
 }
 
+// TestSkillStaysWhileASignalIsOpen: re-scoring goes on from the confidence that was told. The skill moves it by as much in log
+// odds at each price, unless that decides the outcome.
+func TestSkillStaysWhileASignalIsOpen(t *testing.T) {
+	skill, base := Skill{N: 100, Estimate: 0.4}, 0.4
+	s := &signal.Signal{Levels: &signal.Levels{Entry: 100, Stop: 98, Target: 103}, Reach: &signal.Reach{Stop: 2, Bars: 24}}
+	told := skill.Confidence(base)
+	if got := RescoreAt(s, told, 1, 100); got != told || told < base+0.05 {
+		t.Errorf("at the entry %v, told %v", got, told)
+	}
+	for _, price := range []float64{98.7, 99.5, 100, 101, 102} {
+		without, with := RescoreAt(s, base, 0.6, price), RescoreAt(s, told, 0.6, price)
+		if moved := logit(with) - logit(without); math.Abs(moved-0.4) > 0.01 {
+			t.Errorf("at %v: %v with and %v without skill, apart by %v", price, with, without, moved)
+		}
+	}
+}
+
+// TestTermsOfARecord: the trial of a signal follows from the members of its record.
+func TestTermsOfARecord(t *testing.T) {
+	l, exit := signal.Levels{Entry: 100, Stop: 98, Target: 103}, 101.0
+	closing := &signal.Closing{Reason: signal.AgentExit, ExitPrice: &exit}
+	const whole = `{"base_probability":0.3,"atr":1,"horizon_bars":24,"life_left":0.5,"claimed_confidence":0.9,"parameters":{}}`
+	terms := ReadTerms([]byte(whole))
+	want, _ := ClosedSignal{Base: 0.3, Direction: signal.Long, Levels: l, Reach: Reach{2, 3, 24}, Reason: signal.AgentExit,
+		Exit: 101, Left: 0.5}.Trial()
+	if got, ok := terms.Trial(signal.Long, l, closing); !ok || got != want || *terms.Claim != 0.9 {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	if _, ok := terms.Trial(signal.Long, l, &signal.Closing{Reason: signal.AgentExit}); ok {
+		t.Error("without an exit price")
+	}
+	for _, text := range []string{"", "[]", `{"base_probability":"0.3"}`, `{"base_probability":0.3,"atr":1,"horizon_bars":24}`,
+		`{"base_probability":0.3,"atr":1,"horizon_bars":24,"life_left":2}`, `{"atr":1,"horizon_bars":24,"life_left":0.5}`} {
+		terms := ReadTerms([]byte(text))
+		if got, ok := terms.Trial(signal.Long, l, closing); ok {
+			t.Errorf("%s: %+v", text, got)
+		}
+	}
+}
+
+// FuzzTerms checks that no metadata makes an impossible trial.
+func FuzzTerms(f *testing.F) {
+	f.Add([]byte(`{"base_probability":0.3,"atr":1,"horizon_bars":24,"life_left":0.5,"claimed_confidence":0.9}`), 101.0)
+	f.Add([]byte(`{"base_probability":1e300,"atr":-1,"horizon_bars":null}`), math.Inf(1))
+	f.Fuzz(func(t *testing.T, metadata []byte, exit float64) {
+		terms := ReadTerms(metadata)
+		for _, reason := range []signal.CloseReason{signal.AgentExit, signal.Expired} {
+			got, ok := terms.Trial(signal.Long, signal.Levels{Entry: 100, Stop: 98, Target: 103},
+				&signal.Closing{Reason: reason, ExitPrice: &exit})
+			if ok && !(got.Won >= 0 && got.Won <= 1 && got.Base > 0 && got.Base < 1) {
+				t.Errorf("%s of %s at %v: %+v", reason, metadata, exit, got)
+			}
+		}
+	})
+}
+
 // TestLevelsEarnNoSkill checks that an agent gains nothing by levels that are nearly always hit.
 func TestLevelsEarnNoSkill(t *testing.T) {
 	bars := walk(7, 3000, 0.01)

@@ -43,8 +43,8 @@ func verifyRecord() *cobra.Command {
 		Long: "EXPORT is a file that agentsignal record export has written; - is standard input. It is read\n" +
 			"line by line: 100,000 signals take 130 MiB of memory. A scorecard is the answer of\n" +
 			"GET /v1/scorecard without parameters that is older than the checkpoint of the export, as\n" +
-			"agentsignal record export --scorecard writes it: each figure is computed again from what was\n" +
-			"recorded, except for those after costs, because costs are a setting.\n\n" +
+			"agentsignal record export --scorecard writes it: each figure, also of the skill of agents,\n" +
+			"is computed again from what was recorded, except for those after costs, because costs are a setting.\n\n" +
 			"The report has what is proved, who besides the service stands behind the times, and what is\n" +
 			"the word of the operator alone. Without a checkpoint that you have kept (--since), or that a\n" +
 			"witness has signed whom you trust (--witness), a record could have been made up today.\n\n" +

@@ -15,9 +15,10 @@ import (
 type Outcomes struct{ passes }
 
 // EachRecord calls f for each creation and closing of the account's signals in the signal log
-// after a position, in order, without metadata, with its own position. It returns the position up to
+// after a position, in order, with its own position. Of signals with a Reach, whose agents are those of accounts, creations have
+// their metadata, as have closings by an agent. It returns the position up to
 // which it has read, also after an error, so that a later call can continue there. A closing has ID, Account,
-// Confidence, MFE, MAE, Sequence and Closing only. Unreadable entries are logged and skipped.
+// Confidence, MFE, MAE, Sequence, Closing and that only. Unreadable entries are logged and skipped.
 //
 // With Options.WaitReplicas f gets only what replicas have, since callers keep it. KindUnavailable:
 // they are missing.
@@ -133,7 +134,11 @@ func (s *Outcomes) EachSignal(ctx context.Context, p int, f func(*signal.Signal)
 // decodeEntry decodes an entry for EachRecord.
 func decodeEntry(e *redisclient.Entry) (*signal.Signal, error) {
 	if !codec.IsClosing(e.Header) {
-		return codec.DecodeRecord(e.Position, e.Header, nil)
+		s, err := codec.DecodeRecord(e.Position, e.Header, nil)
+		if err == nil && s.Reach != nil {
+			s.Metadata, _ = codec.UnpackMetadata(e.Body) // the rest counts without it
+		}
+		return s, err
 	}
 	c, err := codec.DecodeClosed(e.Position, e.Header)
 	if err != nil {
@@ -144,5 +149,8 @@ func decodeEntry(e *redisclient.Entry) (*signal.Signal, error) {
 	}
 	s := &signal.Signal{ID: c.ID, Account: c.Account, Closing: &c.Closing}
 	c.Apply(s)
+	if c.Closing.Reason == signal.AgentExit {
+		s.Metadata, _ = codec.UnpackMetadata(e.Body)
+	}
 	return s, nil
 }

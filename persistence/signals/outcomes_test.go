@@ -39,6 +39,28 @@ func (b *logBench) close(s *signal.Signal) *signal.Signal {
 	return &closed
 }
 
+// TestMetadataOfAccountsAgents: what their skill is measured by is read with the records, and that of others is not.
+func TestMetadataOfAccountsAgents(t *testing.T) {
+	t.Parallel()
+	b := newLogBench(t, 1)
+	mine := signal.NewAccountID()
+	b.close(b.create(mine, 0))
+	own := b.create(mine, 1, func(s *signal.Signal) {
+		s.Agent, s.Reach = "my_agent", &signal.Reach{Stop: 2, Bars: 24}
+	})
+	exit := *own
+	exit.Closing, exit.Sequence = &signal.Closing{Reason: signal.AgentExit, At: own.CreatedAt}, 2
+	exit.Metadata = []byte(`{"life_left":0.5}`)
+	b.change(&exit, signal.SignalClosed)
+	var got []string
+	_, err := b.store.EachRecord(t.Context(), mine, signal.Position{}, func(_ signal.Position, s *signal.Signal) {
+		got = append(got, string(s.Metadata))
+	})
+	if d := cmp.Diff([]string{"", "", `{"number":1}`, `{"life_left":0.5}`}, got); d != "" || err != nil {
+		t.Errorf("metadata (-want +got): %v\n%s", err, d)
+	}
+}
+
 func TestRecordsOfAnAccountAreReadOnce(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, 1)

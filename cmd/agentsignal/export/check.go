@@ -14,7 +14,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 )
 
@@ -71,8 +73,9 @@ type Record struct {
 type result struct {
 	backtest.Outcome
 	group
-	number    int64 // among the closings of the account
-	committed bool  // its creation was in a checkpoint before it closed, by the word of the service
+	own       *scorecard.Trial // of an agent of the account; nil of another one
+	number    int64            // among the closings of the account
+	committed bool             // its creation was in a checkpoint before it closed, by the word of the service
 }
 
 // group holds the members by which scorecards group signals.
@@ -91,6 +94,7 @@ type recorded struct {
 	Confidence float64            `json:"initial_confidence"`
 	Entry      *float64           `json:"entry_price"`
 	Stop       *float64           `json:"stop_loss"`
+	Target     *float64           `json:"take_profit"`
 	CreatedAt  time.Time          `json:"created_at"`
 	ExpiresAt  time.Time          `json:"expires_at"`
 	Metadata   Origin             `json:"metadata"`
@@ -209,6 +213,9 @@ func (r *Record) add(l *line) error {
 		g.Risk, was.Reason = signal.RiskLevel(r.once(string(g.Risk))), signal.CloseReason(r.once(string(was.Reason)))
 		x := was.result(closed.Closed)
 		x.committed = l.Created.Index < closed.Signed
+		if !x.Agent.BuiltIn() && was.Target != nil {
+			x.own = was.trial(l.Signal)
+		}
 		r.results = append(r.results, x)
 	}
 	return nil
@@ -238,6 +245,19 @@ func (w *recorded) result(number int64) result {
 		R: levels.R(w.Direction, *w.Exit), Confidence: w.Confidence,
 		Minutes: minutes(w.CreatedAt, w.ClosedAt), MFE: w.MFE, MAE: w.MAE,
 		Reason: w.Reason}}
+}
+
+// trial returns what a closed signal of an agent of the account adds to the skill of its strategy. Its metadata was compared
+// with what the leaves have of it.
+func (w *recorded) trial(shown []byte) *scorecard.Trial {
+	var s struct {
+		Metadata strategy.Terms `json:"metadata"`
+	}
+	if json.Unmarshal(shown, &s) != nil {
+		return nil // as the service does
+	}
+	return scorecard.TrialOf(&s.Metadata, w.Direction, signal.Levels{Entry: *w.Entry, Stop: *w.Stop, Target: *w.Target},
+		&signal.Closing{Reason: w.Reason, ExitPrice: w.Exit})
 }
 
 // count counts what the order of the leaves shows of a signal. closed is nil while it is open.

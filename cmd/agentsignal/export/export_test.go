@@ -351,6 +351,104 @@ func TestScorecardsOfOtherRecords(t *testing.T) {
 }
 
 // A scorecard leaves out small groups if there are too many, and no others.
+// TestSkillsOfOtherRecords: what a scorecard shows of strategies of the account's agents is computed from the record alone.
+func TestSkillsOfOtherRecords(t *testing.T) {
+	t.Parallel()
+	s, _, keys := sample(t, 0)
+	s.Own = true
+	s.Add(300)
+	text := written(t, s)
+	check := func(text string) (*Record, error) {
+		return Check(t.Context(), strings.NewReader(text), Reader{Keys: keys}, &bytes.Buffer{})
+	}
+	r, err := check(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	card, err := s.Scorecard(.05)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Card(card); err != nil {
+		t.Fatal(err)
+	}
+	rows := func(change func(row map[string]any) map[string]any) []byte {
+		var all map[string]any
+		if err := json.Unmarshal(card, &all); err != nil {
+			t.Fatal(err)
+		}
+		list := all["strategies"].([]any)
+		if len(list) != 1 {
+			t.Fatalf("%d strategies", len(list))
+		}
+		if all["strategies"] = []any{}; change != nil {
+			all["strategies"] = []any{change(list[0].(map[string]any))}
+		}
+		changed, err := json.Marshal(all)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return changed
+	}
+	plus := func(m map[string]any, name string, more float64) {
+		v, ok := m[name].(float64)
+		if !ok {
+			t.Errorf("%s is %v", name, m[name])
+		}
+		m[name] = v + more
+	}
+	changed := func(name string, more float64) []byte {
+		return rows(func(row map[string]any) map[string]any {
+			plus(row, name, more)
+			return row
+		})
+	}
+	claimed := func(change func(claimed map[string]any)) []byte {
+		return rows(func(row map[string]any) map[string]any {
+			change(row["claimed"].(map[string]any))
+			return row
+		})
+	}
+	for name, row := range map[string]struct {
+		text []byte
+		want string
+	}{
+		"a better skill":     {changed("skill", 0.0002), "skill of my_agent cross is"},
+		"a larger sample":    {changed("skill_sample", 1), "skill_sample of my_agent cross is"},
+		"a better score":     {changed("brier_score", -0.001), "brier_score of my_agent cross is"},
+		"a lower break-even": {changed("break_even", -0.01), "break_even of my_agent cross is"},
+		"a better mean":      {changed("mean_r", 0.01), "mean_r of my_agent cross is"},
+		"a narrower interval": {rows(func(m map[string]any) map[string]any {
+			plus(m["skill_interval"].(map[string]any), "low", 0.01)
+			return m
+		}), "skill_interval of my_agent cross is"},
+		"better claims": {claimed(func(m map[string]any) { plus(m, "brier_score", -0.001) }), "claimed of my_agent cross is"},
+		"a better range of claims": {claimed(func(m map[string]any) {
+			plus(m["reliability"].([]any)[4].(map[string]any), "mean_outcome", 0.01)
+		}), "claimed of my_agent cross is"},
+		"a row left out": {rows(nil), "no row among the strategies"},
+		"another name": {rows(func(m map[string]any) map[string]any {
+			m["strategy"] = "other"
+			return m
+		}), "it has a row of my_agent other"},
+	} {
+		if _, err := r.Card(row.text); !errors.Is(err, errScorecard) || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("%s: %v, want %s", name, err, row.want)
+		}
+	}
+	if _, err := r.Card(changed("break_even_net", -0.01)); err != nil {
+		t.Errorf("after other costs: %v", err)
+	}
+	// What the skill rests on cannot be changed either.
+	for old, with := range map[string]string{`"base_probability":0.4`: `"base_probability":0.3`,
+		`"life_left":0.5`:          `"life_left":0.9`,
+		`"claimed_confidence":0.5`: `"claimed_confidence":0.1`} {
+		if _, err := check(strings.Replace(text, old, with, 1)); !errors.Is(err, verify.ErrDiffers) {
+			t.Errorf("with %s: %v", with, err)
+		}
+	}
+}
+
 func TestScorecardsLeaveOutTheSmallestGroups(t *testing.T) {
 	t.Parallel()
 	type row struct {
@@ -361,7 +459,7 @@ func TestScorecardsLeaveOutTheSmallestGroups(t *testing.T) {
 	var rows []row
 	var all []backtest.Outcome
 	for i := range backtest.MaxGroups + 2 {
-		g := group{Agent: "my_agent", Strategy: fmt.Sprint("strategy_", i), Asset: "BTC"}
+		g := group{Agent: "trading", Strategy: fmt.Sprint("strategy_", i), Asset: "BTC"}
 		var of []backtest.Outcome
 		for range 1 + min(i, 1) { // the first group has one signal, the others two
 			o := backtest.Outcome{At: int64(i), R: 1, Confidence: .5, Reason: signal.TakeProfit}

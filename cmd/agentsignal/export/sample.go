@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -12,7 +13,9 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
+	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // Sample is the record of an account whose signals were never made, in memory, for tests. It
@@ -25,6 +28,7 @@ type Sample struct {
 	Signed  int64
 	Earlier []*record.Signed
 	Source  string // of the prices
+	Own     bool   // half of the signals are of an agent of the account
 	// Retention is that of the service; at first it keeps nothing for sure.
 	Retention time.Duration
 
@@ -93,7 +97,7 @@ func NewSample(keys *record.Keys) (*Sample, error) {
 }
 
 // Add adds n signals, a minute apart. Each has closed when the one after the next is made; every
-// fourth has won, and every tenth has no prices.
+// fourth has won, and every tenth has no prices. With Own an agent of the account has ended every eighth.
 func (s *Sample) Add(n int) {
 	for range n {
 		i := len(s.signals)
@@ -109,6 +113,11 @@ func (s *Sample) Add(n int) {
 				), Levels: &signal.Levels{Entry: 100, Stop: 99, Target: 101.5}},
 		}
 		x.signal.FirstConfidence, x.signal.UpdatedAt = x.signal.Confidence, s.Now
+		if s.Own && i%4 < 2 {
+			x.signal.Agent, x.signal.Strategy = "my_agent", "cross"
+			x.signal.Metadata = fmt.Appendf(nil, `{"reasoning":"of a sample","source":%q,"base_probability":0.4,"atr":0.5,`+
+				`"horizon_bars":24,"claimed_confidence":0.%d}`, s.Source, 3+i%7)
+		}
 		if i%10 == 9 {
 			x.signal.Levels = nil
 		}
@@ -129,12 +138,15 @@ func (s *Sample) Add(n int) {
 // close closes a signal now.
 func (s *Sample) close(i int) {
 	x := &s.signals[i]
-	took := minutes(x.signal.CreatedAt, s.Now)
+	took, more := minutes(x.signal.CreatedAt, s.Now), []byte(nil)
 	x.signal.Closing = &signal.Closing{Reason: signal.Expired, At: s.Now, DurationMinutes: took}
 	if l := x.signal.Levels; l != nil {
 		exit, reason := l.Stop, signal.StopLoss
 		if i%4 == 0 {
 			exit, reason = l.Target, signal.TakeProfit
+		}
+		if s.Own && i%8 == 1 {
+			exit, reason, more = 99.5, signal.AgentExit, []byte(`{"life_left":0.5}`)
 		}
 		pnl := exit - l.Entry
 		*x.signal.Closing = signal.Closing{
@@ -148,9 +160,12 @@ func (s *Sample) close(i int) {
 		x.signal.MFE, x.signal.MAE = 1.51234, -.76543
 	}
 	x.signal.Confidence = .9
+	if more != nil {
+		x.signal.Metadata = slices.Concat(x.signal.Metadata[:len(x.signal.Metadata)-1], []byte(","), more[1:])
+	}
 	x.signed = s.Signed
 	s.counts.Closed++
-	x.closed = s.append(record.Text(&x.signal, "", record.Place{Counts: s.counts, Signed: s.Signed}))
+	x.closed = s.append(record.Text(&x.signal, record.ClosingMetadata(more), record.Place{Counts: s.counts, Signed: s.Signed}))
 }
 
 // append appends a leaf and returns its place.
@@ -292,6 +307,7 @@ func (s *Sample) Scorecard(cost float64) ([]byte, error) {
 		outcomes []backtest.Outcome
 	}
 	all, groups := &row{}, map[group]*row{}
+	var results []result
 	for i := range s.signals {
 		x := &s.signals[i].signal
 		if x.Closing == nil || x.Levels == nil {
@@ -311,6 +327,9 @@ func (s *Sample) Scorecard(cost float64) ([]byte, error) {
 		if groups[g] == nil {
 			groups[g] = &row{group: g}
 		}
+		terms := strategy.ReadTerms(x.Metadata)
+		results = append(results, result{Outcome: o, group: g,
+			own: scorecard.TrialOf(&terms, x.Direction, *x.Levels, x.Closing)})
 		committed := int64(s.signals[i].created) < s.signals[i].signed
 		for _, r := range []*row{all, groups[g]} {
 			r.outcomes = append(r.outcomes, o)
@@ -323,5 +342,6 @@ func (s *Sample) Scorecard(cost float64) ([]byte, error) {
 		rows = append(rows, r)
 	}
 	return json.Marshal(map[string]any{"statistics": backtest.Summarize(all.outcomes), "groups": rows,
-		"recorded": all.Recorded, "committed": all.Committed})
+		"strategies": strategiesOf(results),
+		"recorded":   all.Recorded, "committed": all.Committed})
 }

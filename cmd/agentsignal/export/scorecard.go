@@ -11,14 +11,16 @@ import (
 	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/scorecard"
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/spelling"
 )
 
 // errScorecard is the finding that a scorecard is not that of the record.
 var errScorecard = errors.New("the scorecard is not that of the record")
 
-// afterCosts are the members of statistics that depend on the costs, which are a setting.
-var afterCosts = []string{"expectancy_r", "profit_factor", "max_drawdown_r", "total_r"}
+// afterCosts are the members of rows that depend on the costs, which are a setting.
+var afterCosts = []string{"expectancy_r", "profit_factor", "max_drawdown_r", "total_r", "break_even_net"}
 
 // maxRounding is how much two figures may differ that were rounded to six decimals after sums in
 // another order.
@@ -43,7 +45,8 @@ type counts struct {
 type card struct {
 	Statistics map[string]any `json:"statistics"`
 	counts
-	Groups []struct {
+	Strategies []map[string]any `json:"strategies"`
+	Groups     []struct {
 		group
 		Statistics map[string]any `json:"statistics"`
 		counts
@@ -93,6 +96,9 @@ func (r *Record) Card(text []byte) (*Card, error) {
 	if err := shown.compare(c.counts, "all signals"); err != nil {
 		return nil, err
 	}
+	if err := shown.compareStrategies(first); err != nil {
+		return nil, err
+	}
 	least := 0 // signals of a row, if more groups may have been left out
 	if len(shown.Groups) >= backtest.MaxGroups {
 		least = len(first)
@@ -126,6 +132,58 @@ func (r *Record) Card(text []byte) (*Card, error) {
 	return c, nil
 }
 
+// compareStrategies compares the rows of strategies with what was recorded.
+func (c *card) compareStrategies(results []result) error {
+	want := strategiesOf(results)
+	for _, shown := range c.Strategies {
+		name, _ := shown["strategy"].(string)
+		agent, _ := shown["agent_id"].(string)
+		of := fmt.Sprintf("%.64s %.64s", agent, name)
+		at := slices.IndexFunc(want, func(s scorecard.Strategy) bool { return string(s.Agent) == agent && s.Strategy == name })
+		if at < 0 {
+			return fmt.Errorf("%w: it has a row of %s, and the record has no closed signals of that", errScorecard, of)
+		}
+		if err := compare(shown, &want[at], of); err != nil {
+			return err
+		}
+		want = slices.Delete(want, at, at+1)
+	}
+	if len(want) > 0 {
+		return fmt.Errorf("%w: %.64s %.64s has %d closed signals in the record, and no row among the strategies", errScorecard,
+			want[0].Agent, want[0].Strategy, want[0].Count)
+	}
+	return nil
+}
+
+// strategiesOf returns the rows of the strategies of the account's agents.
+func strategiesOf(results []result) []scorecard.Strategy {
+	type key struct {
+		agent    signal.AgentID
+		strategy string
+	}
+	tallies := map[key]*scorecard.StrategyTally{}
+	var rows []scorecard.Strategy
+	byEnd := slices.Clone(results)
+	slices.SortStableFunc(byEnd, func(a, b result) int { return cmp.Compare(a.At, b.At) })
+	for i := range byEnd {
+		r := &byEnd[i]
+		if r.Agent.BuiltIn() {
+			continue
+		}
+		k := key{r.Agent, r.Strategy}
+		if tallies[k] == nil {
+			tallies[k] = &scorecard.StrategyTally{}
+		}
+		tallies[k].Add(&r.Outcome, r.own)
+	}
+	for k, t := range tallies {
+		row := t.Strategy()
+		row.Agent, row.Strategy = k.agent, k.strategy
+		rows = append(rows, row)
+	}
+	return rows
+}
+
 func (n *counts) add(r *result) {
 	n.Recorded++
 	if r.committed {
@@ -153,8 +211,8 @@ func (g *group) String() string {
 	return fmt.Sprintf("%.64s %.64s %.64s %s %s", g.Agent, g.Strategy, g.Asset, g.Timeframe, g.Risk)
 }
 
-// compare compares shown statistics with those of the record.
-func compare(shown map[string]any, recorded *backtest.Statistics, of string) error {
+// compare compares the members of a row with those of the record.
+func compare(shown map[string]any, recorded any, of string) error {
 	text, err := json.Marshal(recorded)
 	if err != nil {
 		return err

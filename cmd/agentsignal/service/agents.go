@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/lifecycle"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/outcomes"
+	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/weather"
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
@@ -32,6 +33,7 @@ const (
 type runs struct {
 	catalogue *catalogue.Catalogue
 	outcomes  *outcomes.Service
+	skills    *scorecard.Skills // of accounts' agents
 	agents    *agent.Agents
 	lifecycle *lifecycle.Node
 }
@@ -67,11 +69,16 @@ func newRuns(
 		Now:   s.store.Client.Now,
 		Log:   e.log,
 	})
+	r.skills = scorecard.NewSkills(r.catalogue, s.store.Signals, scorecard.SkillOptions{
+		Retention: time.Duration(c.Signals.Retention),
+		Now:       s.store.Client.Now,
+	})
 	r.agents = agent.New(system, agent.Options{
 		Log:      s.events,
 		Market:   m,
 		History:  m,
 		Outcomes: r.outcomes,
+		Skills:   r.skills,
 		Content:  texts,
 		Weather:  w,
 		Own:      own.ownAgents,

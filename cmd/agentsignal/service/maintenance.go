@@ -23,6 +23,7 @@ type maintenance struct {
 	client     *redisclient.Client
 	catalogue  *catalogue.Catalogue
 	scorecards *scorecard.Scorecards
+	skills     *scorecard.Skills
 	hub        *dashboard.Hub
 }
 
@@ -41,6 +42,7 @@ func (m *maintenance) trimMemory(ctx context.Context) error {
 	return every(ctx, m.log, trimEvery, func() {
 		m.catalogue.Trim()
 		m.scorecards.Trim()
+		m.skills.Trim()
 		m.hub.Trim()
 	})
 }

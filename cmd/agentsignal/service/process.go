@@ -170,7 +170,7 @@ func (p *process) awaitRedis(ctx context.Context) error {
 
 // work starts what runs before the node has joined the installation, and the join.
 func (p *process) work(ctx context.Context) {
-	care := &maintenance{p.log, p.store.Client, p.catalogue, p.scorecards, p.hub}
+	care := &maintenance{p.log, p.store.Client, p.catalogue, p.scorecards, p.skills, p.hub}
 	gauges := &gauges{p.log, p.store, p.webhooks.Stats, p.attempts, p.ownership}
 	reload := &reloader{p.options.settings, p.options.Reload, p.node.certificate, p.limiter, p.options.level, p.log, p.systemd}
 	p.background.start(ctx, map[string]func(context.Context) error{

@@ -74,6 +74,7 @@ func subscribe(
 	tail.Subscribe(r.catalogue.Publish)
 	tail.OnRollback(func(int) {
 		cards.ForgetAll()
+		r.skills.ForgetAll()
 		r.outcomes.ForgetAll()
 	})
 	tail.OnGap(func(n int) {
