@@ -111,6 +111,10 @@
 // its own → agent/ask.go → agent/asked/asked.go asks for a grant and posts the question by webhook.Node → the reply is
 // read by http/submissions.go and goes on as a submission.
 //
+// An alert of a chart, POST /v1/intake/{token}: http/alerts.go → chartalert.Parse → persistence/agents (intake, agent, marks
+// of the newest alerts) → catalogue (open signals) → a submission, as above, with what it ends and its mark in the same
+// append; or without a signal an append of these alone.
+//
 // A scan or a backtest: http/work.go → agent.Agents.SubmitScan → the queue of jobs
 // (persistence/jobs/queue.go) → agent/analyses.go on any node → the job's result. The
 // scorecard: http/scorecard.go → scorecard.Scorecards.Card → the signal log, from where it was

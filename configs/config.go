@@ -102,6 +102,7 @@ const (
 type RateLimit struct {
 	Reads         string `yaml:"reads" env:"READS"`
 	Runs          string `yaml:"runs" env:"RUNS"`
+	Intakes       string `yaml:"intakes" env:"INTAKES"` // alerts, per intake
 	Writes        string `yaml:"writes" env:"WRITES"`
 	Streams       string `yaml:"streams" env:"STREAMS"`
 	Logins        string `yaml:"logins" env:"LOGINS"`
@@ -337,6 +338,7 @@ func Default() Config {
 		RateLimit: RateLimit{
 			Reads:         "3000/m",
 			Runs:          "600/m",
+			Intakes:       "120/m",
 			Writes:        "300/m",
 			Streams:       "20000/m",
 			Logins:        "20/m",

@@ -18,6 +18,7 @@ import (
 type everyAsset struct{ fakeAssets }
 
 func (everyAsset) Name(asset string) string                       { return asset }
+func (everyAsset) Known(context.Context, string) bool             { return true }
 func (everyAsset) Check(context.Context, string) ([]string, bool) { return nil, true }
 
 // fakeAssets has BTC, XAUUSD and oil, each also by another name.
@@ -40,6 +41,11 @@ func (fakeAssets) Name(asset string) string {
 		return name
 	}
 	return asset
+}
+
+func (f fakeAssets) Known(ctx context.Context, asset string) bool {
+	_, ok := f.Check(ctx, asset)
+	return ok
 }
 
 func (fakeAssets) Check(_ context.Context, asset string) ([]string, bool) {

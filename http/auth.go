@@ -48,6 +48,12 @@ func (a authenticator) authenticate(c *call) error {
 		return nil
 	case handshake:
 		return c.operation.authenticate(c)
+	case inPath:
+		if err := c.operation.authenticate(c); err != nil {
+			return err
+		}
+		accepted(c.r.Context())
+		return nil
 	case anyToken, jwtOnly:
 	}
 	if err := a.identify(c, bearerToken(c.r.Header)); err != nil {

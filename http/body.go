@@ -24,6 +24,11 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, within time.D
 	if !isJSON(r.Header) {
 		return nil, errMediaType
 	}
+	return readRaw(w, r, limit, within)
+}
+
+// readRaw is readBody for a body of any type.
+func readRaw(w http.ResponseWriter, r *http.Request, limit int64, within time.Duration) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}

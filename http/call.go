@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -51,6 +52,7 @@ type call struct {
 	operation *operation
 	vars      map[string]string // of the path
 	principal signal.Principal  // zero on public endpoints
+	alert     *alert            // of a token in the path
 	query     *request.Query    // the parameters of the operation; its faults are in faults
 	faults    request.Faults
 	// confirms makes the answer wait for Options.Reads. It begins as that of the operation.
@@ -178,13 +180,30 @@ func (c *call) fail(p *problem) {
 	h := c.Header()
 	p.setHeaders(h)
 	h["Content-Security-Policy"], h["Cache-Control"] = headerAPICSP, headerNoStore // also where pages may be cached
-	body := p.document(c.r.URL.EscapedPath(), c.id)
+	body := p.document(shownPath(c.r), c.id)
 	_ = c.send(p.Status, headerProblem, body)
 }
 
 // body reads the body of the request, up to the endpoint's limit.
 func (c *call) body() ([]byte, error) {
 	return readBody(c.ResponseWriter, c.r, c.route.bodyLimit, c.server.o.BodyTimeout)
+}
+
+// raw is body for a request whose type does not matter.
+func (c *call) raw() ([]byte, error) {
+	return readRaw(c.ResponseWriter, c.r, c.route.bodyLimit, c.server.o.BodyTimeout)
+}
+
+// base returns the scheme and the host by which the client has reached the service, as far as it or a trusted
+// proxy says so.
+func (c *call) base() string {
+	scheme := "http"
+	peer, err := netip.ParseAddrPort(c.r.RemoteAddr)
+	trusted := err == nil && isTrusted(peer.Addr().Unmap().WithZone(""), c.server.o.Connections.trusted)
+	if c.r.TLS != nil || trusted && strings.EqualFold(c.r.Header.Get("X-Forwarded-Proto"), "https") {
+		scheme = "https"
+	}
+	return scheme + "://" + c.r.Host
 }
 
 // object reads a required body. If that is not an object, it returns the faults of the

@@ -42,6 +42,7 @@ var morning = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 // fakes are the packages behind the server. A nil function has a plain answer.
 type fakes struct {
 	ownAgents fakeOwnAgents
+	intakes   fakeIntakes
 
 	run      func(ctx context.Context, req signal.RunRequest) (agent.Outcome, error)
 	submit   func(req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error)
@@ -424,14 +425,20 @@ func (f *fakes) resources(c *config) []signalhttp.Resource {
 	if f.challenge != nil {
 		webhooks.Challenges = fakeChallenges{f}
 	}
+	submissions := signalhttp.NewSubmissionHandlers(agents, all, specs, once, 90*24*time.Hour)
+	list := signalhttp.NewSignalHandlers(signals, fakeRecords{f}, fakeRecords{f},
+		signalhttp.NewExports(c.MaxExports, c.MaxAccountExports, c.ExportStall), all)
+	f.intakes.fakeOwnAgents = &f.ownAgents
 	return []signalhttp.Resource{
 		signalhttp.NewRunHandlers(agents, specs, once),
 		signalhttp.NewWeatherHandlers(c.Weather),
-		signalhttp.NewSignalHandlers(signals, fakeRecords{f}, fakeRecords{f},
-			signalhttp.NewExports(c.MaxExports, c.MaxAccountExports, c.ExportStall), all),
+		list,
 		signalhttp.NewJobHandlers(agents),
-		signalhttp.NewSubmissionHandlers(agents, all, specs, once, 90*24*time.Hour),
 		signalhttp.NewAgentHandlers(all, signalhttp.NewOwnAgentHandlers(&f.ownAgents, fakeHealth{}, fakeAddresses{f}, c.Now)),
+		submissions,
+		signalhttp.NewIntakeHandlers(&f.intakes, &f.ownAgents, c.Now),
+		signalhttp.NewAlertHandlers(signalhttp.AlertOptions{Intakes: &f.intakes, Submissions: submissions, Signals: list,
+			Events: fakeRecords{f}, Log: c.Log}),
 		signalhttp.NewAssetHandlers(c.Assets),
 		signalhttp.NewWorkHandlers(fakeWork{&f.workFakes}, specs),
 		signalhttp.NewScorecardHandlers(fakeWork{&f.workFakes}, signals, all, c.Now),

@@ -92,16 +92,23 @@ func checkIdempotencyKey(h http.Header, f *request.Faults) {
 }
 
 // replayOr answers with the stored reply to key, or else by first. again returns the body of
-// a reply that was stored without it. A failure of first frees the key, but does not remove
-// a reply that was stored nevertheless.
+// a reply that was stored without it.
 func (i *Idempotency) replayOr(c *call, key signal.ReplyKey, first func() error, again answerer) error {
-	account := c.principal.Account
-	kept, err := i.replies.Claim(c.r.Context(), account, key)
-	if err != nil {
-		return err
-	}
+	kept, err := i.first(c.r.Context(), c.principal.Account, key, first)
 	if kept != nil {
 		return i.replay(c, kept, again)
+	}
+	return err
+}
+
+// first returns the stored reply to key, or else runs f, which stores it. A failure of f frees the key, but does
+// not remove a reply that was stored nevertheless.
+func (i *Idempotency) first(
+	ctx context.Context, account signal.AccountID, key signal.ReplyKey, f func() error,
+) (*signal.Reply, error) {
+	kept, err := i.replies.Claim(ctx, account, key)
+	if err != nil || kept != nil {
+		return kept, err
 	}
 	defer i.replies.Hold(account, key)()
 	succeeded := false
@@ -109,15 +116,15 @@ func (i *Idempotency) replayOr(c *call, key signal.ReplyKey, first func() error,
 		if succeeded {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), releaseTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 		defer cancel()
 		if err := i.replies.Release(ctx, account, key); err != nil {
-			i.log.Warn("idempotency key not released", "request", c.id, "err", err)
+			i.log.Warn("idempotency key not released", "key", key.Key, "err", err)
 		}
 	}()
-	err = first()
+	err = f()
 	succeeded = err == nil
-	return err
+	return nil, err
 }
 
 // answerer returns the body of an answer.

@@ -55,8 +55,11 @@ func (l rateLimits) show(c *call) {
 }
 
 // who returns who is limited: the account, or the address if the account is unknown or
-// the class counts addresses.
+// the class counts addresses, or the intake.
 func (rateLimits) who(c *call, class limits.Class) string {
+	if class == limits.Intakes {
+		return string(c.alert.intake.ID)
+	}
 	if c.principal.Account != "" && class != limits.Sessions && class != limits.Failures {
 		return string(c.principal.Account)
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"time"
 
 	"github.com/gorilla/mux"
@@ -218,6 +219,31 @@ func isRequestID(s string) bool {
 	return true
 }
 
+// shownPath returns the path of a request as answers show it.
+func shownPath(r *http.Request) string {
+	if masked, ok := maskPath(r.URL.Path); ok {
+		return masked
+	}
+	return r.URL.EscapedPath()
+}
+
+// maskPath returns path with {token} in place of tokens of intakes, and whether it has any: all behind a part "intake", and
+// parts with the prefix of tokens, which are at a wrong place.
+func maskPath(path string) (masked string, ok bool) {
+	folded := strings.ToLower(path)
+	if !strings.Contains(folded, "intake/") && !strings.Contains(folded, signal.IntakeTokenPrefix) {
+		return path, false
+	}
+	list := strings.Split(path, "/")
+	for i, part := range list {
+		if part != "" && i > 0 && strings.EqualFold(list[i-1], "intake") ||
+			strings.Contains(strings.ToLower(part), signal.IntakeTokenPrefix) {
+			list[i], ok = "{token}", true
+		}
+	}
+	return strings.Join(list, "/"), ok
+}
+
 // maxLoggedPath is the length, in bytes, to which logged paths are cut.
 const maxLoggedPath = 256
 
@@ -241,6 +267,9 @@ func (s *Server) logCall(c *call, took time.Duration) {
 		return
 	}
 	path := c.r.URL.Path
+	if masked, ok := maskPath(path); ok {
+		path = masked
+	}
 	if len(path) > maxLoggedPath {
 		path = path[:maxLoggedPath]
 	}

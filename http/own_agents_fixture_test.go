@@ -2,11 +2,13 @@ package http_test
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/agentsignal/agentsignal/actors/agent/asked"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
 // fakeHealth knows of agents that are called failing.
@@ -90,4 +92,54 @@ func (f *fakeOwnAgents) Names(_ context.Context, account signal.AccountID) (
 		ids, strategies = append(ids, a.ID), append(strategies, a.Strategies...)
 	}
 	return ids, strategies, err
+}
+
+// fakeIntakes has one intake of the agent mine, with every token but "wrong", beside those of fakeOwnAgents.
+type fakeIntakes struct {
+	*fakeOwnAgents
+	notes [][]byte
+}
+
+var mine = signal.Agent{ID: "mine", Account: accountID, Category: signal.Trading, Strategies: []string{"cross", "other"}}
+
+const intakeID = signal.IntakeID("itk_01M7YQ1WTVKN9DZNWV9NV456V1")
+
+func (f *fakeIntakes) AddIntake(ctx context.Context, account signal.AccountID, id signal.AgentID, in signal.Intake) error {
+	_, err := f.Change(ctx, account, id, func(a *signal.Agent) error {
+		a.Intakes = append(a.Intakes, in)
+		return nil
+	})
+	return err
+}
+
+func (f *fakeIntakes) RemoveIntake(
+	ctx context.Context, account signal.AccountID, id signal.AgentID, intake signal.IntakeID,
+) error {
+	_, err := f.Change(ctx, account, id, func(a *signal.Agent) error {
+		a.Intakes = slices.DeleteFunc(a.Intakes, func(in signal.Intake) bool { return in.ID == intake })
+		return nil
+	})
+	return err
+}
+
+func (*fakeIntakes) OfToken(_ context.Context, digest string) (signal.Agent, signal.Intake, error) {
+	if digest == credential.DigestOf("wrong").String() {
+		return signal.Agent{}, signal.Intake{}, signal.NotFound("intake")
+	}
+	return mine, signal.Intake{ID: intakeID, Digest: digest}, nil
+}
+
+func (*fakeIntakes) Marks(_ context.Context, _ signal.AccountID, topics []string) ([]signal.AlertTopic, error) {
+	return make([]signal.AlertTopic, len(topics)), nil
+}
+
+func (f *fakeIntakes) NoteRequest(_ context.Context, _ signal.AccountID, _ signal.IntakeID, request []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.notes = append(f.notes, request)
+	return nil
+}
+
+func (f *fakeIntakes) Requests(context.Context, signal.AccountID, signal.IntakeID) ([]signal.IntakeRequest, error) {
+	return nil, nil
 }

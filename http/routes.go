@@ -19,6 +19,7 @@ const (
 	anyToken               // an API key or an access token
 	jwtOnly                // an access token
 	handshake              // the rules of the stream; see stream.go
+	inPath                 // a token in the path; see alerts.go
 )
 
 // Resource is a part of the API with its paths.
@@ -32,7 +33,7 @@ type operation struct {
 	scope  signal.Scope // that the credential must carry; "" for no scope
 	class  limits.Class // of its rate limit; "" for no limit
 	handle func(*call) error
-	// authenticate sets the principal of a handshake.
+	// authenticate sets the principal of a handshake, or of a token in the path.
 	authenticate func(*call) error
 	params       []string // of its query; others are refused
 	// anyQuery accepts every query: links to pages may carry parameters of others.

@@ -286,7 +286,7 @@ func scopeOf(path string) signal.Scope {
 		return slices.ContainsFunc(prefixes, func(p string) bool { return path == p || strings.HasPrefix(path, p+"/") })
 	}
 	switch {
-	case path == "/v1/agents", path == "/v1/agents/{id}":
+	case path == "/v1/agents", path == "/v1/agents/{id}", under("/v1/agents/{id}/intakes"):
 		return signal.AgentsRead
 	case under("/v1/agents", "/v1/jobs", "/v1/backtests", "/v1/schedules", "/v1/signals/{id}/close"):
 		return signal.AgentsRun

@@ -29,6 +29,8 @@ type AssetNames interface {
 	// Name returns the catalogue name of an asset by any of its spellings, or the spelling
 	// itself.
 	Name(asset string) string
+	// Known reports whether there are prices of an asset by its catalogue name, or a configured source lists it.
+	Known(ctx context.Context, name string) bool
 	// Check reports whether a source can have prices of an asset by its catalogue name. If
 	// not, it returns the names that may have been meant.
 	Check(ctx context.Context, name string) (nearest []string, ok bool)

@@ -365,7 +365,7 @@ func TestMetricsOfOddInputStayFew(t *testing.T) {
 			}
 		}
 	}
-	if series > 2200 {
+	if series > 2400 {
 		t.Errorf("%d series", series)
 	}
 	send("HEAD", "/docs/swagger-ui.css") // whose handler sets no status

@@ -186,14 +186,18 @@ func (h *SignalHandlers) byID(c *call) error {
 	return c.json(http.StatusOK, appendSignalState(make([]byte, 0, stateBytes), found))
 }
 
-// find returns the record of the signal that the path names. A signal that closes between
-// the two lookups moves, so both are repeated once.
+// find returns the record of the signal that the path names.
 func (h *SignalHandlers) find(c *call) (*signal.Signal, error) {
 	id, ok := signal.ParseSignalID(c.vars["id"])
 	if !ok {
 		return nil, signal.NotFound("signal")
 	}
-	ctx, account := c.r.Context(), c.principal.Account
+	return h.byIDOf(c.r.Context(), c.principal.Account, id)
+}
+
+// byIDOf returns the record of a signal of an account. A signal that closes between the two lookups moves, so both
+// are repeated once.
+func (h *SignalHandlers) byIDOf(ctx context.Context, account signal.AccountID, id signal.SignalID) (*signal.Signal, error) {
 	for attempt := 0; ; attempt++ {
 		created, closed, err := h.catalogue.Find(ctx, account, id)
 		if err != nil {

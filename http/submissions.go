@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -168,18 +169,18 @@ func (h *SubmissionHandlers) accept(c *call, body []byte, req signal.RunRequest)
 		c.Header()["X-Run-Id"] = []string{string(outcome.Run)}
 	}
 	if err != nil {
-		return submissionError(c, outcome.Run, err)
+		return submissionError(&c.faults, outcome.Run, err)
 	}
 	return c.json(http.StatusOK, appendSignal(make([]byte, 0, 512+len(outcome.Signal.Metadata)), outcome.Signal))
 }
 
 // submissionError returns the error of a submission as it is answered.
-func submissionError(c *call, run signal.RunID, err error) error {
+func submissionError(faults *request.Faults, run signal.RunID, err error) error {
 	if e, ok := errors.AsType[*agent.InvalidError](err); ok {
 		for _, f := range e.Faults {
-			c.faults.Body(f.Pointer, f.Code, f.Detail)
+			faults.Body(f.Pointer, f.Code, f.Detail)
 		}
-		return c.faults.Err()
+		return faults.Err()
 	}
 	if e, ok := errors.AsType[*signal.RunError](err); ok {
 		failed := &runFailed{run: run, RunError: e}
@@ -231,13 +232,7 @@ const maxReplyFaults = 3
 func readSubmission(o *request.Object, req *signal.RunRequest) {
 	a, s := req.Own, req.Submission
 	d := a.Defaults
-	req.Timeframe, req.Risk = signal.H1, signal.MediumRisk
-	if d.Timeframe != "" {
-		req.Timeframe = d.Timeframe
-	}
-	if d.Risk != "" {
-		req.Risk = d.Risk
-	}
+	withDefaults(req, d)
 	if t, ok := request.Choice(o, "timeframe", signal.Timeframes); ok {
 		req.Timeframe = t
 	}
@@ -245,7 +240,6 @@ func readSubmission(o *request.Object, req *signal.RunRequest) {
 		req.Risk = risk
 	}
 	s.Direction, _ = request.Choice(o, "direction", signal.Directions)
-	s.ExpiresIn = d.ExpiresIn
 	if o.Has("expires_in") {
 		s.ExpiresIn = readExpiresIn(o)
 	}
@@ -280,6 +274,12 @@ func readSubmission(o *request.Object, req *signal.RunRequest) {
 	if text := readLine(o, "reference", maxReference); text != nil {
 		s.Reference = *text
 	}
+}
+
+// withDefaults sets the members of a submission that have defaults, but for its levels.
+func withDefaults(req *signal.RunRequest, d signal.AgentDefaults) {
+	req.Timeframe, req.Risk = cmp.Or(d.Timeframe, signal.H1), cmp.Or(d.Risk, signal.MediumRisk)
+	req.Submission.ExpiresIn = d.ExpiresIn
 }
 
 // readPrices reads the levels of a trading agent.

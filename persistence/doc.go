@@ -77,6 +77,8 @@
 //	{pNN}:mails                   zset   mails by when to send them                     until they are sent
 //	{pNN}:mailrecords             hash   the records of these mails                     as the mail
 //	{pNN}:agents:ACCOUNT          hash   agents of an account, and "#AGENT" -> revision until the account is erased
+//	{pNN}:alert:ACCOUNT:DIGEST    string the newest alert about a strategy and an asset 1 min
+//	{pNN}:alerts:ACCOUNT:INTAKE   stream alerts that an intake has received             30 days, the newest 200
 //	{pNN}:schedules:ACCOUNT       hash   schedules of an account                        until they are removed
 //	{pNN}:schedulerounds:ACCOUNT  hash   "SCHEDULE FIELD" -> the results of its rounds  as the schedule
 //	{pNN}:schedulesdue            zset   enabled schedules by when they run next        while they are enabled
@@ -84,6 +86,7 @@
 //	{auth}:accounts               zset   accounts by creation                           for ever
 //	{auth}:email:EMAIL            string the account of an email                        as the account
 //	{auth}:key:DIGEST             hash   an API key, by the SHA-256 of its secret       until it is revoked
+//	{auth}:intake:DIGEST          string account and agent of an intake, by its token   until it is revoked
 //	{auth}:keys:ACCOUNT           hash   names and ids of an account's keys             as the account
 //	{auth}:session:SESSION        hash   a login                                        until its tokens expire
 //	{auth}:sessions:ACCOUNT       zset   sessions of an account by their end            as the account, at most 100

@@ -469,7 +469,7 @@ func (x *executor) change(buffer *changeBuffer, r *run, o outcome, announced boo
 		return c
 	}
 	s := newSignal(r, o.evaluation, now)
-	c.Signal = s
+	c.Signal, c.Alert = s, r.request.Alert
 	add(signal.SignalCreated, appendCreated(b, s))
 	listing := s.Listing()
 	e := &c.Events[len(c.Events)-1]

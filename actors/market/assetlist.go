@@ -159,6 +159,12 @@ func (l *AssetList) Check(ctx context.Context, symbol string) (nearest []string,
 	return l.nearest(ctx, symbol), false
 }
 
+// Known reports whether a configured source may have the asset with a catalogue name, or there are prices of it. It is
+// Check, but does not take every name for one that prices from outside may have.
+func (l *AssetList) Known(ctx context.Context, symbol string) bool {
+	return !l.names.given && l.names.possible(symbol) || l.stored(ctx, symbol)
+}
+
 // Suggest returns the assets that name, which no asset has in any spelling, looks like, the nearest
 // first. The result is empty for other names, such as subjects of content, and while Redis cannot be
 // reached.

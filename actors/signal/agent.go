@@ -42,6 +42,7 @@ type Agent struct {
 	Revision  string // of the store
 	Defaults  AgentDefaults
 	Endpoint  *Endpoint // where it is asked; nil: it cannot be run
+	Intakes   []Intake  // of alerts, the oldest first
 }
 
 // Has reports whether strategy is one of the agent's own.
@@ -91,6 +92,7 @@ type RunRequest struct {
 	Submission *Submission // what that agent has concluded; nil: it is asked
 	Reply      *ReplyKey   // nil without an Idempotency-Key
 	Reference  *ReplyKey   // of a submission with a reference
+	Alert      *Alert      // of a chart, from which the submission is; nil: of none
 }
 
 // Parameters are an agent's own options.

@@ -130,6 +130,8 @@ type Change struct {
 	// Agent is the account's own agent that causes the change, which is refused with KindConflict if the agent was
 	// changed or removed since it was read. Nil for the agents of the service.
 	Agent *Agent
+	// Alert is carried out with the change; nil without one.
+	Alert *Alert
 	// Epoch fences a write that only the owner of the partition may make: it is refused
 	// with KindConflict if the partition has another epoch. 0 for other writes.
 	Epoch int64

@@ -28,6 +28,7 @@ type (
 	WebhookID  string // whk_
 	DeliveryID string // dlv_
 	ScheduleID string // sch_
+	IntakeID   string // itk_
 )
 
 // Prefixes of the identifiers.
@@ -45,6 +46,7 @@ const (
 	prefixWebhook    = "whk_"
 	prefixDelivery   = "dlv_"
 	prefixSchedule   = "sch_"
+	prefixIntake     = "itk_"
 )
 
 // ulidLength is the number of characters of a ULID in text.
@@ -137,6 +139,9 @@ func NewDeliveryID() DeliveryID { return DeliveryID(newID(prefixDelivery)) }
 // NewScheduleID returns an identifier for a new schedule.
 func NewScheduleID() ScheduleID { return ScheduleID(newID(prefixSchedule)) }
 
+// NewIntakeID returns an identifier for a new intake.
+func NewIntakeID() IntakeID { return IntakeID(newID(prefixIntake)) }
+
 // DeliveryIDOf returns the identifier of the delivery of an event to a webhook. It is a
 // function of the two, so that a delivery that is made twice is recorded once. Its time
 // is that of the event's identifier.
@@ -175,6 +180,9 @@ func ParseDeliveryID(s string) (DeliveryID, bool) { return parseID[DeliveryID](s
 
 // ParseScheduleID parses the identifier of a schedule.
 func ParseScheduleID(s string) (ScheduleID, bool) { return parseID[ScheduleID](s, prefixSchedule) }
+
+// ParseIntakeID parses the identifier of an intake.
+func ParseIntakeID(s string) (IntakeID, bool) { return parseID[IntakeID](s, prefixIntake) }
 
 func parseID[ID ~string](s, prefix string) (ID, bool) {
 	_, ok := parseULID(s, prefix)

@@ -10,6 +10,7 @@ const (
 	MaxAgents          = 50  // that it has
 	MaxAgentsEver      = 200 // with those that it has removed, whose names stay taken
 	MaxAgentStrategies = 20  // of one
+	MaxIntakes         = 10  // of one
 )
 
 // BuiltIn reports whether a is an agent of the service, which all accounts have.
@@ -99,4 +100,46 @@ type Submission struct {
 	Text       string          // of agents for content and weather, whose signals have no prices
 	Interval   string          // of a chart, if the service has no such timeframe
 	Reference  string          // the agent's identifier of this decision
+}
+
+// IntakeTokenPrefix begins the tokens of intakes.
+const IntakeTokenPrefix = "ain_"
+
+// Intake is a way for chart programs to send alerts to an account's agent.
+type Intake struct {
+	ID        IntakeID
+	Digest    string // the SHA-256 of its token in hexadecimal
+	CreatedAt time.Time
+}
+
+// Alert is the part of a change that carries out an alert of a chart.
+type Alert struct {
+	Intake IntakeID
+	// Topics are what the alert is about. The change is refused with KindConflict, alert_overtaken, if another alert
+	// about one of them was accepted since its mark was read. It becomes their newest.
+	Topics []AlertTopic
+	Digest string // of the intake and of the body
+	// Answer is the JSON that is answered; empty for the signal that the change creates.
+	Answer  string
+	Request []byte     // for the intake's list of requests: JSON; nil for none
+	Exits   []SignalID // whose agent ends them: those that are open, once
+}
+
+// AlertTopic is a strategy with an asset, about which alerts are.
+type AlertTopic struct {
+	Name string // unique within the account
+	Mark string // of the newest alert as it was read; empty: of none in the last AlertMemory
+}
+
+// AlertMemory is how long the newest alert about a topic is remembered.
+const AlertMemory = time.Minute
+
+// MaxIntakeRequests is how many requests of an intake are listed.
+const MaxIntakeRequests = 200
+
+// IntakeRequest is an alert as an intake has received it.
+type IntakeRequest struct {
+	At      time.Time
+	Signal  SignalID // that it has made; empty: none
+	Request []byte   // JSON, see Alert.Request
 }

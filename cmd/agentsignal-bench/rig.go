@@ -116,7 +116,7 @@ func (r *rig) serve(ctx context.Context, env ...string) (*server, error) {
 func (r *rig) serveBy(ctx context.Context, program string, command []string, env ...string) (*server, error) {
 	settings := []string{"AGENTSIGNAL_REDIS_URL=" + r.url, "AGENTSIGNAL_DATA_DIR=" + filepath.Join(r.dir, "node"),
 		"AGENTSIGNAL_LOG_LEVEL=warn", "AGENTSIGNAL_RUNS_MAX_CONCURRENT=100000"}
-	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "FAILURES", "SCRAPES"} {
+	for _, class := range []string{"READS", "RUNS", "INTAKES", "WRITES", "STREAMS", "FAILURES", "SCRAPES"} {
 		settings = append(settings, "AGENTSIGNAL_RATE_LIMIT_"+class+"=off")
 	}
 	s, err := startServer(append(settings, env...), program, command...)

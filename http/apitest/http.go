@@ -211,12 +211,14 @@ func accepted(status int) bool {
 // int64Digits is the length of the longest number that the validator can read.
 const int64Digits = 18
 
-// normalize gives a request the form that the validator can read: the media type is JSON, an
+// normalize gives a request the form that the validator can read: the media type is JSON but for plain text, an
 // empty parameter or version is absent, and integers have 64 bits.
 func normalize(r *http.Request, body []byte) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.ContentLength = int64(len(body))
-	r.Header.Set("Content-Type", "application/json")
+	if !strings.HasPrefix(r.Header.Get("Content-Type"), "text/plain") {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	if r.Header.Get("X-Service-Version") == "" {
 		r.Header.Del("X-Service-Version")
 	}

@@ -15,6 +15,7 @@ type Class string
 const (
 	Reads         Class = "reads"
 	Runs          Class = "runs"
+	Intakes       Class = "intakes" // alerts, by intake
 	Writes        Class = "writes"
 	Streams       Class = "streams"
 	Logins        Class = "logins"
@@ -25,7 +26,7 @@ const (
 )
 
 // Classes lists all classes.
-var Classes = [...]Class{Reads, Runs, Writes, Streams, Logins, Registrations, Sessions, Failures, Scrapes}
+var Classes = [...]Class{Reads, Runs, Intakes, Writes, Streams, Logins, Registrations, Sessions, Failures, Scrapes}
 
 // index returns the index of c in Classes and whether the class exists.
 func (c Class) index() (int, bool) {
@@ -102,6 +103,7 @@ func Defaults() Quotas {
 	return Quotas{
 		Reads:         {3000, time.Minute},
 		Runs:          {600, time.Minute},
+		Intakes:       {120, time.Minute},
 		Writes:        {300, time.Minute},
 		Streams:       {20_000, time.Minute},
 		Logins:        {20, time.Minute},

@@ -44,6 +44,7 @@ type Store struct {
 	c      *redisclient.Client
 	log    *eventlog.Log
 	sealer Sealer
+	owners owners
 
 	mu    sync.Mutex // guards known
 	known map[knownKey]signal.Agent
@@ -161,7 +162,14 @@ func (s *Store) Names(ctx context.Context, account signal.AccountID) (ids []sign
 
 // Remove removes an agent, whose id stays taken. No signal of it is appended after that. KindNotFound.
 func (s *Store) Remove(ctx context.Context, account signal.AccountID, id signal.AgentID) error {
-	_, err := s.update(ctx, account, id, func(all *agents) (*signal.Agent, error) {
+	a, err := s.Agent(ctx, account, id)
+	if err == nil {
+		err = s.forget(ctx, account, a.Intakes...)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = s.update(ctx, account, id, func(all *agents) (*signal.Agent, error) {
 		if _, ok := all.agent(id); !ok {
 			return nil, errNoAgent
 		}
@@ -193,8 +201,15 @@ func (s *Store) update(
 		revision := strconv.FormatInt(all.revision+1, 10)
 		o.Step(eventlog.CmdHSet, k, "", revision)
 		if a == nil {
+			if a, _ = all.agent(id); len(a.Intakes) > 0 {
+				a.Intakes = nil
+				record, err := s.encode(a)
+				if err != nil {
+					return signal.Agent{}, err
+				}
+				o.Step(eventlog.CmdHSet, k, string(id), record)
+			}
 			o.Step(eventlog.CmdHDel, k, eventlog.AgentRevision(id))
-			a = &signal.Agent{}
 		} else {
 			record, err := s.encode(a)
 			if err != nil {
@@ -213,6 +228,9 @@ func (s *Store) update(
 
 // Erase erases the agents of a deleted account.
 func Erase(ctx context.Context, c *redisclient.Client, p int, account signal.AccountID) (string, error) {
+	if err := eraseIntakes(ctx, c, p, account); err != nil {
+		return "", err
+	}
 	return "", c.RDB.Del(ctx, c.AgentsKey(p, account)).Err()
 }
 
@@ -278,6 +296,7 @@ type record struct {
 	Defaults    signal.AgentDefaults `json:"defaults,omitzero"`
 	URL         string               `json:"url,omitempty"`
 	Secret      []byte               `json:"secret,omitempty"` // sealed
+	Intakes     []intakeRecord       `json:"intakes,omitempty"`
 }
 
 func purpose(account signal.AccountID, id signal.AgentID) string {
@@ -286,7 +305,8 @@ func purpose(account signal.AccountID, id signal.AgentID) string {
 
 func (s *Store) encode(a *signal.Agent) (string, error) {
 	r := record{Version: 1, CreatedAt: a.CreatedAt.UnixMilli(), Name: a.Name, Category: a.Category, Description: a.Description,
-		Strategies: a.Strategies, Status: a.Status, Defaults: a.Defaults}
+		Strategies: a.Strategies, Status: a.Status, Defaults: a.Defaults,
+		Intakes: encodeIntakes(a.Intakes)}
 	if e := a.Endpoint; e != nil {
 		r.URL, r.Secret = e.URL, s.sealer.Seal([]byte(e.Secret), purpose(a.Account, a.ID))
 	}
@@ -304,7 +324,7 @@ func (s *Store) decode(account signal.AccountID, id signal.AgentID, text, revisi
 	}
 	a := signal.Agent{ID: id, Account: account, Name: r.Name, Category: r.Category, Description: r.Description,
 		Strategies: r.Strategies, Status: r.Status, Defaults: r.Defaults, CreatedAt: time.UnixMilli(r.CreatedAt).UTC(),
-		Revision: revision}
+		Revision: revision, Intakes: decodeIntakes(r.Intakes)}
 	if r.URL != "" {
 		secret, err := s.sealer.Open(r.Secret, purpose(account, id))
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/persistence/agents"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
@@ -24,13 +25,11 @@ var settings = section{
 	keys: []string{"{pNN}:webhooks:ACCOUNT", "{pNN}:webhookhealth:ACCOUNT", "{pNN}:webhookaccounts", "{pNN}:webhooksdue",
 		"{pNN}:webhookstats", "{pNN}:deliveries:WEBHOOK", "{pNN}:recorded:WEBHOOK", "{pNN}:pending:WEBHOOK",
 		"{pNN}:waits:WEBHOOK", "{pNN}:bodies", "{pNN}:bodyrefs", "{pNN}:schedules:ACCOUNT", "{pNN}:schedulerounds:ACCOUNT",
-		"{pNN}:agents:ACCOUNT"},
+		"{pNN}:agents:ACCOUNT", "{auth}:intake:DIGEST"},
 	save: func(ctx context.Context, s *source) error { return saveMissing(ctx, s, saveUnsent) },
 	records: []record{
 		{kind: kindWebhook, fields: 4, names: 1, load: loadWebhook},
-		{kind: kindAgent, fields: 3, names: 1, load: toHash(func(t *target, f fields) string {
-			return t.AgentsKey(t.of(f.account(0)), f.account(0))
-		}, 1)},
+		{kind: kindAgent, fields: 3, names: 1, load: loadAgent},
 		{kind: kindSchedule, fields: 4, names: 1, load: loadSchedule},
 		{kind: kindDelivery, fields: 6, names: 2, load: loadDelivery},
 		{kind: kindWait, fields: 5, names: 2, load: loadWait},
@@ -51,13 +50,13 @@ func saveMissing(ctx context.Context, s *source, unsent func(context.Context, *s
 	}
 	for group := range slices.Chunk(all, accountsAtOnce) {
 		pipe := s.RDB.Pipeline()
-		var hooks, health, agents, schedules, rounds []*redis.MapStringStringCmd
+		var hooks, health, owned, schedules, rounds []*redis.MapStringStringCmd
 		for _, a := range group {
 			account := signal.AccountID(a)
 			p := s.Partition(account)
 			hooks = append(hooks, pipe.HGetAll(ctx, s.WebhooksKey(p, account)))
 			health = append(health, pipe.HGetAll(ctx, s.WebhookHealthKey(p, account)))
-			agents = append(agents, pipe.HGetAll(ctx, s.AgentsKey(p, account)))
+			owned = append(owned, pipe.HGetAll(ctx, s.AgentsKey(p, account)))
 			schedules = append(schedules, pipe.HGetAll(ctx, s.SchedulesKey(p, account)))
 			rounds = append(rounds, pipe.HGetAll(ctx, s.ScheduleRoundsKey(p, account)))
 		}
@@ -78,7 +77,7 @@ func saveMissing(ctx context.Context, s *source, unsent func(context.Context, *s
 					return err
 				}
 			}
-			for field, value := range s.unsaved(account, agents[i].Val()) {
+			for field, value := range s.unsaved(account, owned[i].Val()) {
 				if err := s.add(kindAgent, account, field, value); err != nil {
 					return err
 				}
@@ -102,6 +101,15 @@ func loadWebhook(ctx context.Context, t *target, f fields) error {
 	from := t.from(w.Account)
 	w.Move(func(p signal.Position) signal.Position { return t.moved(from, p) })
 	w.Restore(ctx, t.pipe, t.Keys, t.of(w.Account))
+	return nil
+}
+
+func loadAgent(ctx context.Context, t *target, f fields) error {
+	account := f.account(0)
+	t.pipe.HSet(ctx, t.AgentsKey(t.of(account), account), f.args(1)...)
+	for key, value := range agents.Restored(t.Keys, account, f.text(1), f.text(2)) {
+		t.pipe.Set(ctx, key, value, 0)
+	}
 	return nil
 }
 

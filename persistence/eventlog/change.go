@@ -20,7 +20,9 @@ var (
 	ErrNotOwner = redisclient.Refused(signal.CodeNotOwner, "another node owns the partition")
 	// ErrAgentChanged refuses a change by an agent that was changed or removed since it was read.
 	ErrAgentChanged = redisclient.Refused("agent_changed", "the agent was changed meanwhile")
-	errRunEnded     = redisclient.Refused("run_ended", "the run has ended already")
+	// ErrAlertOvertaken refuses an alert if another one about the same was accepted since its marks were read.
+	ErrAlertOvertaken = redisclient.Refused("alert_overtaken", "another alert about the asset was accepted meanwhile")
+	errRunEnded       = redisclient.Refused("run_ended", "the run has ended already")
 )
 
 // ErrClaimLost refuses the reply of a request whose Idempotency-Key another request has taken,
@@ -77,6 +79,9 @@ func changeOperation(k redisclient.Keys, p int, c *signal.Change, now time.Time)
 	if !creates {
 		o.addReferring(p, c)
 	}
+	if c.Alert != nil {
+		o.addAlert(p, c)
+	}
 	if d := c.Due; d != nil {
 		o.Step(CmdZAdd, refDue, milli(d.At), DueMember(c.Account, d.Run, d.Agent))
 	}
@@ -92,13 +97,49 @@ func (l *Log) RequestExit(ctx context.Context, account signal.AccountID, id sign
 	o, field := NewOperation(l.store.Keys), codec.OpenField(id)
 	o.Guard(GuardFieldExists, refOpen, ErrNotOpen, field)
 	o.Guard(guardExit, refOpen, errExit, "")
-	o.Announce(account, signal.ExitRequested, string(id))
-	o.Stamped(stampExit, 1, CmdHSet, refOpen, field, "")
+	o.exit(account, id)
 	_, err := l.Apply(ctx, l.store.Partition(account), o)
 	if code := signal.CodeOf(err); code == signal.CodeOf(ErrNotOpen) || code == signal.CodeExitRequested {
 		return nil
 	}
 	return err
+}
+
+// exit records that an agent ends an open signal at the time of the operation.
+func (o *Operation) exit(account signal.AccountID, id signal.SignalID) {
+	o.Announce(account, signal.ExitRequested, string(id))
+	o.Step(cmdExit, refOpen, codec.OpenField(id))
+}
+
+// addAlert carries out the alert of c, after its events.
+func (o *Operation) addAlert(p int, c *signal.Change) {
+	a, created := c.Alert, ""
+	if c.Signal != nil {
+		created = string(c.Signal.ID)
+	}
+	mark := a.Digest + " " + cmp.Or(a.Answer, created)
+	for _, t := range a.Topics {
+		k := o.Key(o.AlertKey(p, c.Account, t.Name))
+		o.Guard(guardKeyFree, k, ErrAlertOvertaken, t.Mark)
+		o.Stamped(StampID, 0, CmdSet, k, mark, "PX", strconv.FormatInt(signal.AlertMemory.Milliseconds(), 10))
+	}
+	for _, id := range a.Exits {
+		o.exit(c.Account, id)
+	}
+	if a.Request != nil {
+		k := o.Key(o.IntakeRequestsKey(p, c.Account, a.Intake))
+		o.Step(cmdXAdd, k, IntakeRequest(a.Request, created)...)
+		o.Step(CmdExpire, k, strconv.Itoa(int(IntakeRequestsKept/time.Second)))
+	}
+}
+
+// IntakeRequestsKept is how long the list of an intake's requests is kept after the last.
+const IntakeRequestsKept = 30 * 24 * time.Hour
+
+// IntakeRequest returns the arguments of XADD, behind the key, for a request of an intake. created is the signal that it has
+// made, or empty.
+func IntakeRequest(request []byte, created string) []string {
+	return []string{"MAXLEN", strconv.Itoa(signal.MaxIntakeRequests), "*", "r", string(request), "s", created}
 }
 
 func concernsSignal(t signal.EventType) bool {

@@ -13,8 +13,9 @@ import (
 type command byte
 
 const (
-	cmdEvent  command = 1 // appends to the event log: header, payload
-	cmdRecord command = 2 // appends to the signal log under the id of the last event: header, metadata
+	cmdEvent  command = 1  // appends to the event log: header, payload
+	cmdRecord command = 2  // appends to the signal log under the id of the last event: header, metadata
+	cmdExit   command = 17 // gives an open signal, by its field, the time of the last event as its exit, if it has none
 
 	// The commands of Redis with these names.
 
@@ -29,6 +30,7 @@ const (
 	CmdSAdd      command = 13 // SADD
 	CmdHIncrBy   command = 15 // HINCRBY
 	cmdPExpireAt command = 16 // PEXPIREAT
+	cmdXAdd      command = 18 // XADD
 
 	// Steps of scripts/deliveries.lua, which has their arguments.
 
@@ -82,9 +84,6 @@ const (
 	stampUpdate stampMode = 4
 	// stampClose is stampKept for a closing: the updates of the open signal are appended.
 	stampClose stampMode = 5
-	// stampExit is the value that the operation's first GuardFieldExists found, an open signal, with the time
-	// of StampID as its exit.
-	stampExit stampMode = 6
 )
 
 // guardKind is a condition. The numbers are those of scripts/append.lua.

@@ -180,7 +180,8 @@ func TestCommandsOfScript(t *testing.T) {
 	}
 	want := map[int]string{int(CmdHSet): "HSET", int(CmdHDel): "HDEL", int(CmdSet): "SET",
 		int(CmdZAdd): "ZADD", int(CmdZRem): "ZREM", int(cmdXAck): "XACK", int(cmdXDel): "XDEL",
-		int(CmdExpire): "EXPIRE", int(CmdSAdd): "SADD", int(CmdHIncrBy): "HINCRBY", int(cmdPExpireAt): "PEXPIREAT"}
+		int(CmdExpire): "EXPIRE", int(CmdSAdd): "SADD", int(CmdHIncrBy): "HINCRBY", int(cmdPExpireAt): "PEXPIREAT",
+		int(cmdXAdd): "XADD"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("commands (-go +lua):\n%s", diff)
 	}
@@ -202,7 +203,7 @@ func TestCommandsOfScript(t *testing.T) {
 	if diff := cmp.Diff(guards, numbers(machine, `kind == (\d+)`)); diff != "" {
 		t.Errorf("guards (-go +lua):\n%s", diff)
 	}
-	others := []int{int(cmdEvent), int(cmdRecord), int(CmdDue)}
+	others := []int{int(cmdEvent), int(cmdRecord), int(cmdExit), int(CmdDue)}
 	if diff := cmp.Diff(others, numbers(machine, `code (?:==|>=) (\d+)`)); diff != "" {
 		t.Errorf("other commands (-go +lua):\n%s", diff)
 	}

@@ -3,6 +3,7 @@ package redisclient
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"strconv"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -224,6 +225,17 @@ func (k Keys) AgentsKey(p int, a signal.AccountID) string {
 	return k.PartitionKey(p, "agents:"+string(a))
 }
 
+// AlertKey holds the newest alert about a topic, by the SHA-256 of its name.
+func (k Keys) AlertKey(p int, a signal.AccountID, topic string) string {
+	digest := sha256.Sum256([]byte(topic))
+	return k.PartitionKey(p, "alert:"+string(a)+":"+hex.EncodeToString(digest[:]))
+}
+
+// IntakeRequestsKey holds the newest requests of an intake.
+func (k Keys) IntakeRequestsKey(p int, a signal.AccountID, id signal.IntakeID) string {
+	return k.PartitionKey(p, "alerts:"+string(a)+":"+string(id))
+}
+
 // SchedulesKey holds the records of an account's schedules.
 func (k Keys) SchedulesKey(p int, a signal.AccountID) string {
 	return k.PartitionKey(p, "schedules:"+string(a))
@@ -250,6 +262,9 @@ func (k Keys) EmailKey(email string) string { return k.authKey("email:" + email)
 
 // APIKeyKey is the record of an API key.
 func (k Keys) APIKeyKey(secretDigest string) string { return k.authKey("key:" + secretDigest) }
+
+// IntakeKey holds whose intake has a token.
+func (k Keys) IntakeKey(tokenDigest string) string { return k.authKey("intake:" + tokenDigest) }
 
 // APIKeysOfKey holds the names and ids of an account's API keys.
 func (k Keys) APIKeysOfKey(account signal.AccountID) string {

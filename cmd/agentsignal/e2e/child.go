@@ -314,7 +314,7 @@ func (c *Child) NewTrader(tb testing.TB, redis *redistest.Server) *Client {
 func ChildSettings(tb testing.TB, url string, more ...string) []string {
 	list := []string{"DATA_DIR=" + tb.TempDir(), "REDIS_URL=" + url, "REDIS_TIMEOUT=20s", "RUNS_TIMEOUT=3m",
 		"MARKET_SOURCE=stream"}
-	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS",
+	for _, class := range []string{"READS", "RUNS", "INTAKES", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS",
 		"SESSIONS", "FAILURES", "SCRAPES"} {
 		list = append(list, "RATE_LIMIT_"+class+"=1000000/m")
 	}

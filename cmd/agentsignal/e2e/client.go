@@ -176,11 +176,12 @@ func (a Answer) Ok(tb testing.TB) Answer {
 // Problem holds the members of an error document that tests check.
 type Problem struct {
 	Code, Detail  string
+	Instance      string
 	RequiredScope string `json:"required_scope"`
 	RunID         string `json:"run_id"`
 	ErrorCode     string `json:"error_code"`
 	Retryable     bool
-	Errors        []struct{ Pointer, Parameter, Code string }
+	Errors        []struct{ Pointer, Parameter, Code, Detail string }
 }
 
 // statuses are those of the error codes.

@@ -20,6 +20,10 @@ func TryDocumentedRequests(t *testing.T, demo *Client, password string) {
 	n, messages, handshakes := 0, 0, 0
 	live := demo.Dial()
 	person, made := demo.With(demo.Login("demo@example.com", password).Access), ""
+	var intake struct {
+		ID    string `json:"intake_id"`
+		Token string
+	}
 	for _, line := range commandtest.Documented(t, "../../../..") {
 		if strings.HasPrefix(line, `{"action": `) {
 			messages++
@@ -43,7 +47,18 @@ func TryDocumentedRequests(t *testing.T, demo *Client, password string) {
 		n++
 		path := curlPath.FindStringSubmatch(line)[1]
 		body := curlBody.FindStringSubmatch(line)
+		path = strings.NewReplacer("INTAKE_TOKEN", intake.Token, "INTAKE_ID", intake.ID).Replace(path)
 		switch {
+		case strings.HasSuffix(path, "/intakes"):
+			body := person.Post(path, "").Want(t, http.StatusCreated).Body
+			intake = Decode[struct {
+				ID    string `json:"intake_id"`
+				Token string
+			}](t, body)
+		case strings.HasPrefix(path, "/v1/intake/"):
+			demo.Do(http.MethodPost, path, body[1], "Content-Type: text/plain").Ok(t)
+		case strings.Contains(line, "$TOKEN") && body == nil:
+			person.Get(path).Ok(t)
 		case strings.Contains(line, "$TOKEN"):
 			person.Post(path, body[1]).Want(t, http.StatusCreated)
 		case strings.Contains(line, "-X POST"):
@@ -56,7 +71,7 @@ func TryDocumentedRequests(t *testing.T, demo *Client, password string) {
 			demo.Get(path).Ok(t)
 		}
 	}
-	if n < 8+5 || messages < 1 || handshakes < 2 {
+	if n < 8+8 || messages < 1 || handshakes < 2 {
 		t.Errorf("only %d requests, %d messages and %d handshakes were found", n, messages, handshakes)
 	}
 }

@@ -153,7 +153,7 @@ func TestConfig(tb testing.TB, url string) configs.Config {
 	c.Market.Source = "stream"
 	c.Audit.Every = 0 // some tests store signals that no run has made
 	many := "1000000/m"
-	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Writes: many, Streams: many, Logins: many,
+	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Intakes: many, Writes: many, Streams: many, Logins: many,
 		Registrations: many, Sessions: many, Failures: many, Scrapes: many}
 	return c
 }

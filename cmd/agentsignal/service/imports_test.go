@@ -105,7 +105,7 @@ var mayImport = []struct {
 		"persistence/redisclient"}},
 	{"persistence/requests", []string{"actors/signal", "persistence/codec", "persistence/eventlog",
 		"persistence/redisclient", "persistence/signals"}},
-	{"persistence/backup", []string{"actors/signal", "actors/record", "persistence", "persistence/codec",
+	{"persistence/backup", []string{"actors/signal", "actors/record", "persistence", "persistence/agents", "persistence/codec",
 		"persistence/deliveries",
 		"persistence/eventlog", "persistence/redisclient"}},
 	{"persistence", []string{"actors/signal", "actors/record", "persistence/..."}},
@@ -120,6 +120,7 @@ var mayImport = []struct {
 	{"http/pages", []string{"actors/template"}},
 	// What it asks, for the types of questions and answers.
 	{"http", []string{"actors/signal", "actors/agent", "actors/agent/asked", "actors/audit", "actors/backtest", "actors/catalogue",
+		"actors/chartalert",
 		"actors/dashboard", "actors/scorecard", "actors/market", "actors/record", "actors/record/verify",
 		"actors/webhook/message", "http/console", "http/credentials", "http/limits", "http/mcp", "http/pages",
 		"http/request", "http/tracing"}},

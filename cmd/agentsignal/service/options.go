@@ -84,6 +84,7 @@ func quotasOf(c configs.RateLimit) (limits.Quotas, error) {
 	for class, text := range map[limits.Class]string{
 		limits.Reads:         c.Reads,
 		limits.Runs:          c.Runs,
+		limits.Intakes:       c.Intakes,
 		limits.Writes:        c.Writes,
 		limits.Streams:       c.Streams,
 		limits.Logins:        c.Logins,

@@ -54,14 +54,19 @@ func resources(e environment, n *node, p *parts, origins *signalhttp.Origins) []
 	if c.Webhooks.Challenge {
 		webhooks.Challenges = p.deliverer
 	}
+	submissions := signalhttp.NewSubmissionHandlers(p.agents, agents, specs, once, time.Duration(c.Signals.Retention))
+	signals := signalhttp.NewSignalHandlers(p.catalogue, p.store.Signals, p.events,
+		signalhttp.NewExports(c.HTTP.MaxExports, c.HTTP.MaxAccountExports, 0), agents)
 	return []signalhttp.Resource{
 		signalhttp.NewRunHandlers(p.agents, specs, once),
-		signalhttp.NewSubmissionHandlers(p.agents, agents, specs, once, time.Duration(c.Signals.Retention)),
+		submissions,
+		signalhttp.NewAlertHandlers(signalhttp.AlertOptions{Intakes: p.ownAgents, Submissions: submissions, Signals: signals,
+			Events: p.events, Log: e.log}),
 		signalhttp.NewWeatherHandlers(p.catalogue),
-		signalhttp.NewSignalHandlers(p.catalogue, p.store.Signals, p.events,
-			signalhttp.NewExports(c.HTTP.MaxExports, c.HTTP.MaxAccountExports, 0), agents),
+		signals,
 		signalhttp.NewJobHandlers(p.agents),
 		signalhttp.NewAgentHandlers(agents, signalhttp.NewOwnAgentHandlers(p.ownAgents, p.asked, p.guard, now)),
+		signalhttp.NewIntakeHandlers(p.ownAgents, p.ownAgents, now),
 		signalhttp.NewAssetHandlers(p.market.Assets),
 		signalhttp.NewWorkHandlers(p.agents, specs),
 		signalhttp.NewScorecardHandlers(p.scorecards, p.catalogue, agents, now),

@@ -19,9 +19,9 @@
 -- needed).
 local events, signals = keys[2], keys[3]
 
--- The commands of steps other than 1 (event) and 2 (record), as in operation.go.
+-- The commands of steps other than 1 (event), 2 (record) and 17 (exit), as in operation.go.
 local commands = {[3] = 'HSET', [4] = 'HDEL', [5] = 'SET', [7] = 'ZADD', [8] = 'ZREM', [10] = 'XACK',
-  [11] = 'XDEL', [12] = 'EXPIRE', [13] = 'SADD', [15] = 'HINCRBY', [16] = 'PEXPIREAT'}
+  [11] = 'XDEL', [12] = 'EXPIRE', [13] = 'SADD', [15] = 'HINCRBY', [16] = 'PEXPIREAT', [18] = 'XADD'}
 
 local program = args[2]
 local size = #program
@@ -188,8 +188,6 @@ while pc <= size do
         end
         args[i] = kept .. ' ' .. id .. ' ' .. cut(args[i], 1, -2 - updateBytes) .. updates ..
           cut(args[i], -1 - updateBytes, -2) .. string.char(have + 1)
-      elseif mode == 6 then
-        args[i] = withExit(found, id)
       elseif mode == 5 then
         local updates, have = updatesOf(found)
         args[i] = kept .. ' ' .. id .. ' ' .. args[i] .. updates .. (have > 0 and string.char(have) or '')
@@ -205,6 +203,11 @@ while pc <= size do
       end
     elseif code == 2 then
       call('XADD', signals, id, 'h', args[a], 'm', args[a + 1])
+    elseif code == 17 then
+      local value = call('HGET', keys[4], args[a])
+      if value and exitOf(value) == '' then
+        call('HSET', keys[4], args[a], withExit(value, id))
+      end
     elseif code >= 20 then
       steps[code](base + k1 * 256 + k2 - 16, a, a + n - 1)
     else

@@ -25,46 +25,51 @@ const (
 // route without a rule fails the test; a rule may be of a route that a configuration does
 // not have.
 var routeRules = map[string]struct{ who, ids, body string }{
-	"POST /v1/agents/{id}/run":             {"agents:run", "", `{"asset":"BTC"}`},
-	"POST /v1/agents/{id}/scan":            {"agents:run", "", `{}`},
-	"POST /v1/backtests":                   {"agents:run", "", `{}`},
-	"GET /v1/scorecard":                    {"signals:read", "", ""},
-	"POST /mcp":                            {forAnyToken, "", `{}`},
-	"GET /v1/signals":                      {"signals:read", "", ""},
-	"GET /v1/signals/{id}":                 {"signals:read", "signal", ""},
-	"GET /v1/signals/weather":              {"signals:read", "", ""},
-	"GET /v1/signals/weather/{id}":         {"signals:read", "weather", ""},
-	"GET /v1/audit":                        {"signals:read", "", ""},
-	"GET /v1/signals/{id}/history":         {"signals:read", "signal", ""},
-	"POST /v1/signals/{id}/close":          {"agents:run", "signal", ""},
-	"GET /v1/signals/{id}/proof":           {"signals:read", "signal", ""},
-	"GET /v1/log/checkpoint":               {"signals:read", "", ""},
-	"GET /v1/log/key":                      {"signals:read", "", ""},
-	"GET /v1/log/witness":                  {"signals:read", "", ""},
-	"POST /v1/log/witness":                 {"signals:read", "", `{}`},
-	"GET /v1/log/consistency":              {"signals:read", "", ""},
-	"GET /v1/log/tiles/{log}/{path}":       {"signals:read", "", ""},
-	"GET /v1/jobs":                         {"agents:run", "", ""},
-	"GET /v1/jobs/{id}":                    {"agents:run", "job", ""},
-	"GET /v1/agents":                       {"agents:read", "", ""},
-	"GET /v1/agents/{id}":                  {"agents:read", "", ""},
-	"POST /v1/agents":                      {forSessions, "", `{}`},
-	"PATCH /v1/agents/{id}":                {forSessions, "agent", `{"name":"Hers"}`},
-	"DELETE /v1/agents/{id}":               {forSessions, "agent", ""},
-	"POST /v1/agents/{id}/signals":         {"agents:run", "agent", `{"asset":"BTC","strategy":"hers","direction":"long"}`},
-	"GET /v1/schedules":                    {"agents:run", "", ""},
-	"POST /v1/schedules":                   {"agents:run", "", `{}`},
-	"GET /v1/schedules/{id}":               {"agents:run", "schedule", ""},
-	"PATCH /v1/schedules/{id}":             {"agents:run", "schedule", `{"status":"disabled"}`},
-	"DELETE /v1/schedules/{id}":            {"agents:run", "schedule", ""},
-	"GET /v1/webhooks":                     {"webhooks:manage", "", ""},
-	"POST /v1/webhooks":                    {"webhooks:manage", "", `{}`},
-	"GET /v1/webhooks/{id}":                {"webhooks:manage", "webhook", ""},
-	"PATCH /v1/webhooks/{id}":              {"webhooks:manage", "webhook", `{"status":"disabled"}`},
-	"DELETE /v1/webhooks/{id}":             {"webhooks:manage", "webhook", ""},
-	"POST /v1/webhooks/{id}/rotate-secret": {"webhooks:manage", "webhook", `{}`},
-	"POST /v1/webhooks/{id}/test":          {"webhooks:manage", "webhook", `{}`},
-	"GET /v1/webhooks/{id}/deliveries":     {"webhooks:manage", "webhook", ""},
+	"POST /v1/agents/{id}/run":                         {"agents:run", "", `{"asset":"BTC"}`},
+	"POST /v1/agents/{id}/scan":                        {"agents:run", "", `{}`},
+	"POST /v1/backtests":                               {"agents:run", "", `{}`},
+	"GET /v1/scorecard":                                {"signals:read", "", ""},
+	"POST /mcp":                                        {forAnyToken, "", `{}`},
+	"GET /v1/signals":                                  {"signals:read", "", ""},
+	"GET /v1/signals/{id}":                             {"signals:read", "signal", ""},
+	"GET /v1/signals/weather":                          {"signals:read", "", ""},
+	"GET /v1/signals/weather/{id}":                     {"signals:read", "weather", ""},
+	"GET /v1/audit":                                    {"signals:read", "", ""},
+	"GET /v1/signals/{id}/history":                     {"signals:read", "signal", ""},
+	"POST /v1/signals/{id}/close":                      {"agents:run", "signal", ""},
+	"GET /v1/signals/{id}/proof":                       {"signals:read", "signal", ""},
+	"GET /v1/log/checkpoint":                           {"signals:read", "", ""},
+	"GET /v1/log/key":                                  {"signals:read", "", ""},
+	"GET /v1/log/witness":                              {"signals:read", "", ""},
+	"POST /v1/log/witness":                             {"signals:read", "", `{}`},
+	"GET /v1/log/consistency":                          {"signals:read", "", ""},
+	"GET /v1/log/tiles/{log}/{path}":                   {"signals:read", "", ""},
+	"GET /v1/jobs":                                     {"agents:run", "", ""},
+	"GET /v1/jobs/{id}":                                {"agents:run", "job", ""},
+	"GET /v1/agents":                                   {"agents:read", "", ""},
+	"GET /v1/agents/{id}":                              {"agents:read", "", ""},
+	"POST /v1/agents":                                  {forSessions, "", `{}`},
+	"PATCH /v1/agents/{id}":                            {forSessions, "agent", `{"name":"Hers"}`},
+	"DELETE /v1/agents/{id}":                           {forSessions, "agent", ""},
+	"POST /v1/agents/{id}/signals":                     {"agents:run", "agent", `{"asset":"BTC","strategy":"hers","direction":"long"}`},
+	"GET /v1/agents/{id}/intakes":                      {"agents:read", "agent", ""},
+	"POST /v1/agents/{id}/intakes":                     {forSessions, "agent", ""},
+	"DELETE /v1/agents/{id}/intakes/{intake_id}":       {forSessions, "agent intake", ""},
+	"GET /v1/agents/{id}/intakes/{intake_id}/requests": {"agents:read", "agent intake", ""},
+	"POST /v1/intake/{token}":                          {forAnyone, "", "long BTCUSD"},
+	"GET /v1/schedules":                                {"agents:run", "", ""},
+	"POST /v1/schedules":                               {"agents:run", "", `{}`},
+	"GET /v1/schedules/{id}":                           {"agents:run", "schedule", ""},
+	"PATCH /v1/schedules/{id}":                         {"agents:run", "schedule", `{"status":"disabled"}`},
+	"DELETE /v1/schedules/{id}":                        {"agents:run", "schedule", ""},
+	"GET /v1/webhooks":                                 {"webhooks:manage", "", ""},
+	"POST /v1/webhooks":                                {"webhooks:manage", "", `{}`},
+	"GET /v1/webhooks/{id}":                            {"webhooks:manage", "webhook", ""},
+	"PATCH /v1/webhooks/{id}":                          {"webhooks:manage", "webhook", `{"status":"disabled"}`},
+	"DELETE /v1/webhooks/{id}":                         {"webhooks:manage", "webhook", ""},
+	"POST /v1/webhooks/{id}/rotate-secret":             {"webhooks:manage", "webhook", `{}`},
+	"POST /v1/webhooks/{id}/test":                      {"webhooks:manage", "webhook", `{}`},
+	"GET /v1/webhooks/{id}/deliveries":                 {"webhooks:manage", "webhook", ""},
 	"POST /v1/webhooks/{id}/deliveries/retry": {"webhooks:manage", "webhook",
 		`{"since":"2026-01-01T00:00:00Z"}`},
 	"POST /v1/webhooks/{id}/deliveries/cancel":               {"webhooks:manage", "webhook", `{}`},
@@ -113,13 +118,13 @@ type belongings map[string]string
 // path fills the identifiers of a template in.
 func (b belongings) path(template, ids string) string {
 	names := strings.Fields(ids)
-	for _, variable := range []string{"{id}", "{key_id}", "{delivery_id}"} {
+	for _, variable := range []string{"{id}", "{key_id}", "{delivery_id}", "{intake_id}"} {
 		if strings.Contains(template, variable) && len(names) > 0 {
 			template, names = strings.ReplaceAll(template, variable, b[names[0]]), names[1:]
 		}
 	}
 	return strings.NewReplacer("{id}", "trading", "{file}", "style.css", "{code}", "not-found",
-		"{asset}", "BTC", "{log}", "0", "{path}", "8%2F0%2F000").Replace(template)
+		"{asset}", "BTC", "{log}", "0", "{token}", "ain_none", "{path}", "8%2F0%2F000").Replace(template)
 }
 
 // unknownBelongings returns well-formed identifiers of things that do not exist.
@@ -127,7 +132,8 @@ func unknownBelongings() belongings {
 	return belongings{"signal": string(signal.NewSignalID()),
 		"weather": strings.Replace(string(signal.NewSignalID()), "sig_", "wsig_", 1), "job": string(signal.NewJobID()),
 		"schedule": string(signal.NewScheduleID()), "webhook": string(signal.NewWebhookID()),
-		"delivery": string(signal.NewDeliveryID()), "key": string(signal.NewKeyID()), "agent": "none"}
+		"delivery": string(signal.NewDeliveryID()), "key": string(signal.NewKeyID()), "agent": "none",
+		"intake": string(signal.NewIntakeID())}
 }
 
 // owns makes one of everything for a client.
@@ -146,7 +152,8 @@ func owns(t *testing.T, user *e2e.Client) belongings {
 	user.Post("/v1/agents", `{"id":"hers","name":"Hers","category":"trading","strategies":["hers"]}`)
 	schedule := user.AddSchedule(`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).ID
 	return belongings{"signal": run.ID, "weather": weather, "job": user.Submit("BTC", "momentum").ID,
-		"schedule": schedule, "webhook": hook.ID, "delivery": test.ID, "key": user.Key("hers", "").ID, "agent": "hers"}
+		"schedule": schedule, "webhook": hook.ID, "delivery": test.ID, "key": user.Key("hers", "").ID, "agent": "hers",
+		"intake": addIntake(t, user, "hers").ID}
 }
 
 // TestEveryRouteWithEveryScope requests resources of another account, and unknown ones, by

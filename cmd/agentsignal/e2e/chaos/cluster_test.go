@@ -65,7 +65,7 @@ func newCluster(tb testing.TB, program string, n int, name string) *cluster {
 		"MARKET_SPEED=600", "WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "WEBHOOKS_RETRY_SCHEDULE=200ms,500ms,1s,2s,4s,8s",
 		"AUDIT_EVERY=0",
 		fmt.Sprintf("REDIS_WAIT_REPLICAS=%d", replicas)}
-	for _, class := range []string{"READS", "RUNS", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS",
+	for _, class := range []string{"READS", "RUNS", "INTAKES", "WRITES", "STREAMS", "LOGINS", "REGISTRATIONS", "SESSIONS",
 		"FAILURES", "SCRAPES"} {
 		shared = append(shared, "RATE_LIMIT_"+class+"=off")
 	}

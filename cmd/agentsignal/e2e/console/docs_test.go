@@ -142,8 +142,13 @@ func valuesFor(c *e2e.Client, hooks, operation string) map[string]string {
 			`","name":"Mine","category":"trading","strategies":["cross"]}`, "id")
 	}
 	switch operation {
-	case "updateAgent", "deleteAgent", "submitSignal":
+	case "updateAgent", "deleteAgent", "submitSignal", "createIntake", "listIntakes":
 		return map[string]string{"id": agent()}
+	case "deleteIntake", "listIntakeRequests":
+		id := agent()
+		return map[string]string{"id": id, "intake_id": made("POST", "/v1/agents/"+id+"/intakes", "", "intake_id")}
+	case "sendAlert":
+		return map[string]string{"token": made("POST", "/v1/agents/"+agent()+"/intakes", "", "token")}
 	case "closeSignal":
 		return map[string]string{"id": made("POST", "/v1/agents/"+agent()+"/signals",
 			`{"asset":"BTC","strategy":"cross","direction":"long"}`, "signal_id")}
