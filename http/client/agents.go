@@ -14,8 +14,17 @@ type Agent struct {
 	Owner       string   `json:"owner"`  // "service" or "account"
 
 	// Of an agent of the account; lists leave them out.
-	CreatedAt time.Time     `json:"created_at"`
-	Defaults  AgentDefaults `json:"defaults"`
+	CreatedAt time.Time      `json:"created_at"`
+	Defaults  AgentDefaults  `json:"defaults"`
+	Endpoint  *AgentEndpoint `json:"endpoint"` // nil: it submits, and cannot be run
+}
+
+// AgentEndpoint is where an agent of the account is asked for a signal when it is run.
+type AgentEndpoint struct {
+	URL string `json:"url"`
+	// Secret (whsec_…) signs what the agent is asked. The service makes one where none is given. Only the answer to the
+	// request that has set it has it.
+	Secret string `json:"secret,omitempty"`
 }
 
 // AgentDefaults are what an agent leaves out of its submissions. Zero members are those of the service.
@@ -45,6 +54,7 @@ type AgentChange struct {
 	Strategies  []string       `json:"strategies,omitempty"` // are added to those there are
 	Status      string         `json:"status,omitempty"`     // see Agent
 	Defaults    *AgentDefaults `json:"defaults,omitempty"`   // all of them
+	Endpoint    *AgentEndpoint `json:"endpoint,omitempty"`
 }
 
 // Submission is what an agent of the account has concluded. Members that are zero were not given.

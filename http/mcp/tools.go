@@ -322,7 +322,7 @@ func (t *tools) assets(
 
 // runInput is the input of run_agent. The API checks the values.
 type runInput struct {
-	Agent      string         `json:"agent_id" jsonschema:"trading, weather or seo"`
+	Agent      string         `json:"agent_id" jsonschema:"trading, weather, seo, or one of the account that has an endpoint"`
 	Asset      string         `json:"asset" jsonschema:"see list_assets; weather: natural_gas, wheat, corn, oil; seo: a subject"`
 	Strategy   string         `json:"strategy" jsonschema:"a strategy of the agent, see list_agents"`
 	Timeframe  string         `json:"timeframe,omitempty" jsonschema:"1m, 5m, 1h or 1d; default 1h"`

@@ -34,11 +34,13 @@ func agentCreate() *cobra.Command {
 	var in client.NewAgent
 	var defaults client.AgentDefaults
 	var levels levelFlags
+	var endpoint string
 	c := &cobra.Command{
-		Use: "create ID", Short: "Register an agent, whose signals you submit", Args: cobra.ExactArgs(1),
+		Use: "create ID", Short: "Register an agent of your own", Args: cobra.ExactArgs(1),
 		Long: "Register an agent of your own: a program or a person that submits what it has concluded by\n" +
-			"agentsignal submit or the API. Its id is 3 to 32 lower-case letters, digits and _, and is never free again.\n" +
-			"--stop, --target, --timeframe, --risk and --expires-in are what a signal has that is submitted without.\n\n" + signInHelp,
+			"agentsignal submit or the API, or a program at an endpoint, which the service asks when the agent is run. Its\n" +
+			"id is 3 to 32 lower-case letters, digits and _, and is never free again. --stop, --target, --timeframe, --risk\n" +
+			"and --expires-in are what a signal has that is submitted without.\n\n" + signInHelp,
 		Example: "  agentsignal agent create my_agent --name 'My agent' --category trading --strategy cross --strategy reversal \\\n" +
 			"    --stop 1.5% --target 2R --email me@example.com",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -50,15 +52,21 @@ func agentCreate() *cobra.Command {
 				return err
 			}
 			in.ID, in.Defaults = args[0], &defaults
+			if endpoint != "" {
+				in.Endpoint = &client.AgentEndpoint{URL: endpoint}
+			}
 			return login.as(cmd, func(user *client.Client) error {
 				made, err := user.CreateAgent(cmd.Context(), in)
 				if err != nil {
 					return remote.Explain(err)
 				}
-				if p.form == formText {
-					return list(p, "agents", agentColumns, []*client.Agent{made})
+				if p.form != formText {
+					return one(p, agentColumns, made)
 				}
-				return one(p, agentColumns, made)
+				if made.Endpoint != nil {
+					p.note("The secret of its endpoint, which is shown this once, is %s", made.Endpoint.Secret)
+				}
+				return list(p, "agents", agentColumns, []*client.Agent{made})
 			})
 		},
 	}
@@ -66,6 +74,7 @@ func agentCreate() *cobra.Command {
 	c.Flags().StringVar(&in.Category, "category", "", "trading, weather or content")
 	c.Flags().StringSliceVar(&in.Strategies, "strategy", nil, "a strategy of it; give it again for more")
 	c.Flags().StringVar(&in.Description, "description", "", "what it does, for people")
+	c.Flags().StringVar(&endpoint, "endpoint", "", "URL at which the service asks it for a signal when it is run")
 	levels.add(c)
 	workFlags(c, &defaults.Timeframe, &defaults.Risk)
 	expiryFlag(c, &defaults.ExpiresIn)

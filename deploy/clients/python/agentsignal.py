@@ -156,8 +156,8 @@ class Client:
     def create_agent(self, agent, name, category, strategies, **options):
         """Registers an agent of the account and returns it. The key of the client must be an access token.
 
-        options are description, status and defaults: what a signal has that is submitted without timeframe, risk_level,
-        stop, target or expires_in.
+        options are description, status, defaults (what a signal has that is submitted without timeframe, risk_level, stop,
+        target or expires_in) and endpoint, {"url": ...}: where it is asked when it is run. Its secret is in this answer only.
         """
         body = dict(options, id=agent, name=name, category=category, strategies=strategies)
         return self.request("POST", "/v1/agents", body=body)

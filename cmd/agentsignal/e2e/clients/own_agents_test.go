@@ -59,6 +59,13 @@ func ownAgentsInGo(t *testing.T, s *e2e.Service) {
 		!cmp.Equal(read, changed) {
 		t.Errorf("changed, it is %+v, and read %+v", changed, read)
 	}
+	asked, err := user.UpdateAgent(ctx, "my_agent",
+		api.AgentChange{Endpoint: &api.AgentEndpoint{URL: "https://agent.example.com/ask"}})
+	e2e.Must(t, err)
+	if asked.Endpoint == nil || asked.Endpoint.URL != "https://agent.example.com/ask" ||
+		!strings.HasPrefix(asked.Endpoint.Secret, "whsec_") {
+		t.Errorf("with an endpoint, it is %s", asked.JSON)
+	}
 	all, err := program.Agents(ctx)
 	e2e.Must(t, err)
 	if len(all) != len(signal.Agents())+1 || all[len(all)-1].ID != "my_agent" {
@@ -129,13 +136,20 @@ func ownAgentsByCommands(t *testing.T, s *e2e.Service) {
 	if diff := cmp.Diff(want, made["defaults"]); diff != "" || made["description"] != "Mine." {
 		t.Errorf("%v\n%s", made, diff)
 	}
+	out, err = signedIn(create("my_program", "trading", "--strategy", "cross", "--endpoint", "https://agent.example.com/ask")...)
+	if err != nil || !strings.Contains(out, "is shown this once, is whsec_") {
+		t.Errorf("%s, %v", out, err)
+	}
 	out, err = signedIn(create("my_texts", "content", "--strategy", "notes")...)
 	if err != nil || !strings.Contains(out, "my_texts  account  content   active  notes       My my_texts\n") {
 		t.Errorf("%s, %v", out, err)
 	}
-	if out := do("agent", "list"); !strings.Contains(out, "\ntrading   service  trading   active  momentum,mean_reversion,") ||
-		!strings.Contains(out, "\nmy_agent  account  trading   active  cross,reversal") {
-		t.Errorf("the agents are\n%s", out)
+	out = do("agent", "list")
+	for _, want := range []string{"trading service trading active momentum,mean_reversion,",
+		"my_agent account trading active cross,reversal"} {
+		if line := strings.Join(strings.Fields(out), " "); !strings.Contains(line, want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
 	}
 
 	id := strings.TrimSpace(do("submit", "my_agent", "btc", "long", "--strategy", "cross", "--stop", "2%", "--target", "3atr",

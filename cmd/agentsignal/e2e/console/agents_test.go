@@ -45,15 +45,40 @@ func TestConsoleAgents(t *testing.T) {
 			"recorded": 0, "committed": 0,
 			"statistics": map[string]any{"count": 40, "wins": 12, "total_r": -10., "profit_factor": 18. / 28}}
 		o["groups"] = []any{group}
+		o["strategies"] = []any{map[string]any{"agent_id": "my_agent", "strategy": "cross", "count": 40, "break_even_net": 0.4,
+			"skill": -0.21, "skill_interval": map[string]any{"low": -0.62, "high": 0.19}, "skill_sample": 40}}
 	})
 	act(t, page, `location.hash = "#/agents"`, `await shows("−10.0 R", "main")`,
 		`const row = [...document.querySelectorAll("main tr")].find((r) => r.innerText.includes("Another name")).innerText`,
-		`if (!/40\s+30 %\s+40.0 %\s+−10.0 R/.test(row)) throw new Error(row)`)
+		`if (!/40\s+30 %\s+40.0 %\s+−10.0 R\s+cross −0.21 −0.62 to \+0.19/.test(row)) throw new Error(row)`)
+
+	// Its endpoint: the secret is shown once, then how it fares.
+	act(t, page, `location.hash = "#/agents/my_agent"`, `await press("Set an endpoint")`,
+		`await fill("#e-url", "https://agent.example.com/ask")`, `await press("Save")`,
+		`await until("the secret is shown", () => /whsec_[A-Za-z0-9+/=]{40}/.test(find("dialog .secret")?.innerText))`,
+		`await press("I have saved it")`, `await shows("no failure", "main")`,
+		`if (has("whsec_")) throw new Error("the secret is shown again")`)
+	if a := person.Get("/v1/agents/my_agent").Ok(t); !strings.Contains(a.Body, `"endpoint":{"url":"https://agent.example.com/ask"`) {
+		t.Errorf("with an endpoint, it is %s", a.Body)
+	}
+	b.change("GET /v1/agents/my_agent", func(o map[string]any) {
+		e, asked := o["endpoint"].(map[string]any)
+		if !asked {
+			return
+		}
+		e["health"] = map[string]any{"in_flight": 2, "waiting": 1, "failures": 5,
+			"paused_until": "2099-01-01T00:00:00.000Z", "last_error": map[string]any{"error_code": "AGENT_TIMEOUT",
+				"message": "it is too slow", "at": "2026-11-21T09:30:00.000Z"}}
+	})
+	act(t, page, `tick()`, `await shows("paused", "main")`, `await shows("AGENT_TIMEOUT: it is too slow", "main")`,
+		`await shows("2, 1 waiting", "main")`, `location.hash = "#/run?agent=my_agent"`, `await shows("A run takes up to", "main")`,
+		`location.hash = "#/agents/my_agent"`, `await press("Remove the endpoint")`, `await shows("It is not asked", "main")`)
 
 	// What cannot be done is explained, and the form stays.
-	act(t, page, `await press("New agent")`, `await fill("#a-name", "x")`, `await fill("#a-id", "trading")`,
-		`await fill("#a-strategies", "cross")`, `await press("Create")`, `await shows("is an agent of the service", "dialog")`,
-		`await press("Cancel")`)
+	act(t, page, `location.hash = "#/agents"`, `await press("New agent")`, `await fill("#a-name", "x")`,
+		`await fill("#a-id", "trading")`,
+		`await fill("#a-strategies", "cross")`, `await press("Create")`,
+		`await shows("is an agent of the service", "dialog")`, `await press("Cancel")`)
 	act(t, page, `location.hash = "#/agents/my_agent"`, `await press("Remove…")`, `await shows("never free again", "dialog")`,
 		`await press("Remove")`, `await until("the list opens", () => location.hash === "#/agents")`,
 		`await until("it is gone", () => !has("Another name", "main"))`,

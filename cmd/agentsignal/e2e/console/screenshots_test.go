@@ -150,7 +150,7 @@ func (d *shotsDemo) fill() {
 		"parameters":{"features":["quiet motor","oak top"]}}`)
 	c.Post("/v1/agents/seo/run", `{"asset":"home office lighting","strategy":"blog_post"}`)
 	c.Post("/v1/agents", `{"id":"my_agent","name":"Moving averages","category":"trading","strategies":["cross","reversal"],
-		"description":"Trades the cross of two moving averages.","defaults":{"stop":{"atr":1},"target":{"r":1.5}}}`).
+		"description":"Trades the cross of two moving averages.","defaults":{"stop":{"atr":1},"target":{"r":1.5}},"endpoint":{"url":"https://agent.example.com/ask"}}`).
 		Want(d.t, http.StatusCreated)
 	for _, asset := range []string{"BTC", "ETH", "SOL", "EURUSD", "SPY"} {
 		c.Post("/v1/agents/my_agent/signals", fmt.Sprintf(

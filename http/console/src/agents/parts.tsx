@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import type { AgentDefaults } from "../api/types";
+import type { AgentDefaults, StrategyScore } from "../api/types";
 import { share } from "../charts/odds";
 import * as format from "../format";
 import { Field, R, Select } from "../ui/kit";
@@ -7,14 +7,35 @@ import { levelOf, type Level, stopPattern, targetPattern, textOf } from "./level
 import type { Score } from "./score";
 
 /** The cells with what closed signals did: null while it is not known, undefined where none has closed. */
-export function Numbers({ of }: { of: Score | null | undefined }) {
+export function Numbers({ of, breakEven = of?.breakEven ?? null }: { of: Score | null | undefined; breakEven?: number | null }) {
   const none = <span class="muted">{format.none}</span>;
   return (
     <>
       <td class="num" data-label="Closed">{of === null ? none : format.count(of?.count ?? 0)}</td>
       <td class="num" data-label="In profit">{of ? share(of.wins, of.count) : none}</td>
-      <td class="num" data-label="Breaks even at">{of && of.breakEven !== null ? format.percent(of.breakEven, 1) : none}</td>
+      <td class="num" data-label="Breaks even at">{breakEven !== null ? format.percent(breakEven, 1) : none}</td>
       <td class="num" data-label="Net">{of ? <R of={of.net} digits={1} /> : none}</td>
+    </>
+  );
+}
+
+const minSkill = 20; // signals below which the service does not know it
+
+const signed = (x: number | null) => (x === null ? format.none : (x < 0 ? "−" : "+") + Math.abs(x).toFixed(2));
+
+/** The skill of strategies with its interval: how much more often they gain than their levels explain. */
+export function Skill({ of, named }: { of: StrategyScore[]; named?: boolean }) {
+  if (of.length === 0) return <span class="muted">{format.none}</span>;
+  return (
+    <>
+      {of.map((m) => (
+        <div key={m.strategy}>
+          {named && <span class="muted small">{format.words(m.strategy)} </span>}
+          {m.skill === null ? <span class="muted small">not known ({m.skill_sample} of {minSkill})</span> : (
+            <>{signed(m.skill)} <span class="muted small">{signed(m.skill_interval.low)} to {signed(m.skill_interval.high)}</span></>
+          )}
+        </div>
+      ))}
     </>
   );
 }
@@ -33,7 +54,7 @@ export function Defaults({ of }: { of: AgentDefaults }) {
   const known = lifetimes.some(([value]) => value === expires);
   return (
     <fieldset class="well" style={{ margin: 0 }}>
-      <legend class="label">What a signal has that is submitted without</legend>
+      <legend class="label">Defaults of its signals</legend>
       <div class="form">
         <Field id="a-stop" label="Stop" hint="65000, 1.5% or 2atr">
           <input id="a-stop" name="stop" autoComplete="off" pattern={stopPattern} title="A price, or a distance such as 1.5% or 2atr" defaultValue={textOf(of.stop as Level)} aria-describedby="a-stop-hint" />

@@ -1,4 +1,7 @@
-import type { Scorecard, Statistics } from "../api/types";
+import type { Scorecard, Statistics, StrategyScore } from "../api/types";
+
+/** Returns what was measured of the strategies of an agent of the account. */
+export const measured = (card: Scorecard | null, agent: string): StrategyScore[] => (card?.strategies ?? []).filter((s) => s.agent_id === agent);
 
 /** How the closed signals of an agent, or of one of its strategies, did. */
 export interface Score {

@@ -11,6 +11,7 @@ export type AgentDefaults = Schemas["AgentDefaults"];
 export type Asset = Schemas["AssetState"];
 export type Statistics = Schemas["Statistics"];
 export type Scorecard = Schemas["Scorecard"];
+export type StrategyScore = Schemas["StrategyScore"];
 export type WeatherSignal = Schemas["WeatherSignal"];
 export type Webhook = Schemas["Webhook"];
 export type NewWebhook = Schemas["NewWebhook"];

@@ -1,7 +1,8 @@
 import { useState } from "preact/hooks";
 import { textOf, type Level } from "../agents/level";
-import { Defaults, defaultsOf, namesOf, Numbers, State } from "../agents/parts";
-import { scores } from "../agents/score";
+import { Endpoint } from "../agents/endpoint";
+import { Defaults, defaultsOf, namesOf, Numbers, Skill, State } from "../agents/parts";
+import { measured, scores } from "../agents/score";
 import { ApiError, get, patch, remove } from "../api/client";
 import type { AgentDetails, Scorecard } from "../api/types";
 import { share } from "../charts/odds";
@@ -54,8 +55,9 @@ export function One({ id }: { id: string }) {
             <Tiles of={a} card={card.data} />
             <Strategies of={a} card={card.data} />
             <div class="cols even">
-              <Panel title="What a signal has that is submitted without"><Settings of={a} /></Panel>
               <Submitting of={a} />
+              <Endpoint of={a} path={path} onDone={agent.reload} />
+              {a.category === "trading" && <Panel title="Defaults of its signals"><Settings of={a} /></Panel>}
             </div>
           </div>
           {editing && <Edit of={a} path={path} onClose={() => setEditing(false)} onDone={agent.reload} />}
@@ -85,7 +87,7 @@ function Tiles({ of, card }: { of: AgentDetails; card: Scorecard | null }) {
         <dt>In profit</dt>
         <dd>
           {s && s.count > 0 ? share(s.wins, s.count) : format.none}
-          <div class="under">breaks even at {format.percent(score?.breakEven, 1)}</div>
+          <div class="under">{score && score.breakEven !== null ? `breaks even at ${format.percent(score.breakEven, 1)}` : "break-even not known"}</div>
         </dd>
       </div>
       <div class="tile"><dt>Net</dt><dd>{s && s.count > 0 ? <R of={s.total_r} digits={1} /> : format.none}<div class="under">after costs</div></dd></div>
@@ -100,14 +102,18 @@ function Strategies({ of, card }: { of: AgentDetails; card: Scorecard | null }) 
     <Panel title="Strategies" aside={<a class="small" href={linkTo("scorecard", { agent_id: of.id })}>Scorecard</a>}>
       <div class="scroll" tabIndex={0} role="region" aria-label="Strategies">
         <table class="stacks">
-          <thead><tr><th>Strategy</th><th class="num">Closed</th><th class="num">In profit</th><th class="num">Breaks even at</th><th class="num">Net</th></tr></thead>
+          <thead><tr><th>Strategy</th><th class="num">Closed</th><th class="num">In profit</th><th class="num">Breaks even at</th><th class="num">Net</th><th>Skill</th></tr></thead>
           <tbody>
-            {of.strategies.map((name) => (
-              <tr key={name}>
-                <td class="text strong wide">{format.words(name)}</td>
-                <Numbers of={card && found.get(name)} />
-              </tr>
-            ))}
+            {of.strategies.map((name) => {
+              const skill = measured(card, of.id).filter((m) => m.strategy === name);
+              return (
+                <tr key={name}>
+                  <td class="text strong wide">{format.words(name)}</td>
+                  <Numbers of={card && found.get(name)} {...(skill[0] && { breakEven: skill[0].break_even_net })} />
+                  <td class="tight" data-label="Skill"><Skill of={skill} /></td>
+                </tr>
+              );
+            })}
           </tbody>
         </table>
       </div>

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
-import { Defaults, defaultsOf, namesOf, Numbers, State } from "../agents/parts";
-import { scores } from "../agents/score";
+import { Defaults, defaultsOf, namesOf, Numbers, Skill, State } from "../agents/parts";
+import { measured, scores } from "../agents/score";
 import { get, post } from "../api/client";
 import type { Agent, AgentDetails, Scorecard } from "../api/types";
 import * as format from "../format";
@@ -8,6 +8,7 @@ import { readAgents } from "../reference";
 import { goTo, linkTo, place } from "../router";
 import { Dialog, Fault, Field, Select, Show, useLoad, useSubmit } from "../ui/kit";
 import { One } from "./agent";
+import { SecretOf } from "../agents/endpoint";
 
 const every = 10_000;
 
@@ -30,7 +31,8 @@ function All() {
         <Fault error={card.error} retry={card.reload} />
         <Show of={list}>{(data) => <Table list={data.agents} card={card.data} />}</Show>
         <p class="notice-line">
-          In profit is before costs, net is after them. An agent gains nothing where its share in profit is what breaks even: a share alone says nothing.
+          In profit counts before costs, net after them. A share in profit says something only beside the share that breaks even after costs. Skill is how much
+          more often an agent of yours gains than its levels explain, in log odds, with its 95 % interval: an edge is one whose interval is above 0.
         </p>
       </div>
       {making && <Make onClose={() => setMaking(false)} />}
@@ -45,11 +47,12 @@ function Table({ list, card }: { list: Agent[]; card: Scorecard | null }) {
     <div class="scroll" tabIndex={0} role="region" aria-label="Agents">
       <table class="stacks">
         <thead>
-          <tr><th>Agent</th><th>Strategies</th><th class="num">Closed</th><th class="num">In profit</th><th class="num">Breaks even at</th><th class="num">Net</th><th>State</th></tr>
+          <tr><th>Agent</th><th>Strategies</th><th class="num">Closed</th><th class="num">In profit</th><th class="num">Breaks even at</th><th class="num">Net</th><th>Skill</th><th>State</th></tr>
         </thead>
         <tbody>
           {[...list].sort((a, b) => Number(own(b)) - Number(own(a))).map((a) => {
             const s = card && found.get(a.id);
+            const skills = measured(card, a.id);
             return (
               <tr key={a.id}>
                 <td class="text wide">
@@ -57,7 +60,8 @@ function Table({ list, card }: { list: Agent[]; card: Scorecard | null }) {
                   <div class="muted small">{own(a) ? `${a.id}, ${a.category}` : "of the service"}</div>
                 </td>
                 <td class="text muted small wide" data-label="Strategies">{a.strategies.map(format.words).join(", ")}</td>
-                <Numbers of={s} />
+                <Numbers of={s} {...(skills.length === 1 && { breakEven: skills[0]!.break_even_net })} />
+                <td class="tight" data-label="Skill"><Skill of={skills} named={a.strategies.length > 1} /></td>
                 <td data-label="State"><State of={a} /></td>
               </tr>
             );
@@ -72,19 +76,24 @@ const namePattern = "[a-z][a-z0-9_]{2,31}";
 
 function Make({ onClose }: { onClose: () => void }) {
   const [category, setCategory] = useState("trading");
+  const [made, setMade] = useState<AgentDetails | null>(null);
   const { submit, busy, error } = useSubmit(async (filled) => {
     const form = new FormData(filled);
-    const made = await post<AgentDetails>("/v1/agents", {
+    const url = String(form.get("endpoint"));
+    const agent = await post<AgentDetails>("/v1/agents", {
       id: String(form.get("id")),
       name: String(form.get("name")),
       category,
       description: String(form.get("description")),
       strategies: namesOf(form.get("strategies")),
       defaults: defaultsOf(form),
+      ...(url && { endpoint: { url } }),
     });
     void readAgents();
-    goTo(`agents/${made.id}`);
+    if (agent.endpoint) setMade(agent);
+    else goTo(`agents/${agent.id}`);
   });
+  if (made?.endpoint) return <SecretOf of={made.endpoint} onClose={() => goTo(`agents/${made.id}`)} />;
   return (
     <Dialog title="New agent" onClose={onClose}>
       <form class="stack" onSubmit={submit}>
@@ -101,6 +110,9 @@ function Make({ onClose }: { onClose: () => void }) {
           <div class="wide"><Field id="a-description" label="Description"><input id="a-description" name="description" maxLength={500} /></Field></div>
         </div>
         {category === "trading" && <Defaults of={{}} />}
+        <Field id="a-endpoint" label="Endpoint (optional)" hint="https://, where the service asks it when it is run">
+          <input id="a-endpoint" name="endpoint" type="url" maxLength={2048} placeholder="https://example.com/ask" aria-describedby="a-endpoint-hint" />
+        </Field>
         <Fault error={error} />
         <div class="row"><button class="primary" disabled={busy}>Create</button><button type="button" onClick={onClose}>Cancel</button></div>
       </form>

@@ -79,6 +79,7 @@ export function Jobs({ short }: { short?: boolean }) {
                     <button type="button" class="plain flush" aria-expanded={open === job.job_id} onClick={() => setOpen(open === job.job_id ? "" : job.job_id)}>Ranking</button>
                   )}
                 </div>
+                {"reason" in job && <p class="muted small break">No signal: {String(job.reason)}</p>}
                 {job.error && <p class="down small">{job.error.message}</p>}
                 {open === job.job_id && <Ranking job={job} />}
               </li>

@@ -1,6 +1,6 @@
 import { useRef, useState } from "preact/hooks";
 import { ApiError, explain, get, Keys, post } from "../api/client";
-import type { Agent, Job, SignalState } from "../api/types";
+import type { Agent, AgentDetails, Job, SignalState } from "../api/types";
 import { words } from "../format";
 import { agents, agentsError, readAgents } from "../reference";
 import { goTo, linkTo, place, setQuery } from "../router";
@@ -61,7 +61,7 @@ function plainSchema(agent: Agent): Schema {
 }
 
 function Once({ agent }: { agent: Agent }) {
-  const load = useLoad(agent.id, (abort) => get<Agent & { input_schema?: Schema; endpoint?: unknown }>(`/v1/agents/${encodeURIComponent(agent.id)}`, {}, abort));
+  const load = useLoad(agent.id, (abort) => get<AgentDetails>(`/v1/agents/${encodeURIComponent(agent.id)}`, {}, abort));
   return (
     <Show of={load}>
       {(data) => agent.owner === "account" && !data.endpoint ? (
@@ -69,7 +69,7 @@ function Once({ agent }: { agent: Agent }) {
           <p>An agent of yours can be run once it has an endpoint, where the service asks it.</p>
           <div class="row"><a class="button" href={linkTo(`agents/${agent.id}`)}>To the agent</a></div>
         </Empty>
-      ) : <Form agent={agent} schema={data.input_schema ?? plainSchema(agent)} />}
+      ) : <Form agent={agent} schema={(data.input_schema as Schema | undefined) ?? plainSchema(agent)} />}
     </Show>
   );
 }
@@ -93,7 +93,8 @@ function Form({ agent, schema }: { agent: Agent; schema: Schema }) {
       if ("job_id" in answer) say("The job is queued; it is listed beside.");
       else goTo(`signals/${answer.signal_id}`);
     } catch (problem) {
-      setError(problem);
+      if (problem instanceof ApiError && problem.code === "no_signal") say(`No signal: ${problem.message}`);
+      else setError(problem);
     }
     setBusy(false);
   };

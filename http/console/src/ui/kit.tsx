@@ -233,9 +233,8 @@ export function useSubmit(send: (form: HTMLFormElement) => Promise<unknown>) {
   return { ...state, submit };
 }
 
-/** A secret that is shown once, with a button that copies it. */
-export function Secret({ value, what }: { value: string; what: string }) {
-  if (session.state.value !== "in") return null; // whoever sits there now may be somebody else
+/** A button that copies a text; what names it. */
+export function Copy({ value, what }: { value: string; what: string }) {
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(value);
@@ -244,12 +243,16 @@ export function Secret({ value, what }: { value: string; what: string }) {
       say("The browser refused the clipboard: select the text and copy it.");
     }
   };
+  return <button type="button" onClick={copy}>Copy</button>;
+}
+
+/** A secret that is shown once, with a button that copies it. */
+export function Secret({ value, what }: { value: string; what: string }) {
+  if (session.state.value !== "in") return null; // whoever sits there now may be somebody else
   return (
     <div class="well secret">
       <code>{value}</code>
-      <button type="button" onClick={copy}>
-        Copy
-      </button>
+      <Copy value={value} what={what} />
     </div>
   );
 }
