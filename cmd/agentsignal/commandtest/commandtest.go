@@ -121,6 +121,8 @@ func Documented(tb testing.TB, root string) []string {
 			switch line = strings.TrimSpace(line); {
 			case strings.HasPrefix(line, "```"):
 				code = !code
+			case code && len(lines) > 0 && strings.HasSuffix(lines[len(lines)-1], `\`):
+				lines[len(lines)-1] = strings.TrimSuffix(lines[len(lines)-1], `\`) + line
 			case code:
 				lines = append(lines, line)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/remote"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/http/credentials"
+	"github.com/agentsignal/agentsignal/persistence/agents"
 	"github.com/agentsignal/agentsignal/persistence/schedules"
 )
 
@@ -31,14 +32,15 @@ const (
 // networks are configured.
 var demoNetworks = []string{"127.0.0.0/8", "::1/128"}
 
-// demoSchedules are the schedules of the demo account. They are created only if it has none,
-// so that those that the user has removed are not created again.
+// demoSchedules are the schedules of the demo account. They and demoAgent are created only if it has no schedule,
+// so that what the user has removed is not created again.
 var demoSchedules = []signal.Schedule{
 	demoSchedule("trading", "momentum", signal.M1, 0, 1, "BTC", "ETH", "EURUSD"),
 	demoSchedule("trading", "breakout", signal.M5, 0, 2, "SOL", "NVDA", "XAUUSD"),
 	demoSchedule("trading", "mean_reversion", signal.M5, 0, 1, "AAPL", "GBPUSD"),
 	demoSchedule("trading", "momentum", signal.H1, 0, 3, "MSFT", "TSLA", "natural_gas"),
 	demoSchedule("trading", "sentiment", signal.H1, 2*time.Minute, 1, "BTC", "AAPL"),
+	demoSchedule(demoAgent.ID, demoAgent.Strategies[0], signal.M5, 0, 1, "BTC", "ETH"),
 	demoSchedule("weather", "energy_demand", signal.D1, 5*time.Minute, 1, "natural_gas", "oil"),
 	demoSchedule("seo", "blog_post", signal.H1, time.Hour, 1, "standing desk"),
 }
@@ -60,12 +62,14 @@ func demoSchedule(
 
 // demo creates the demo account.
 type demo struct {
-	out       io.Writer // to which the account is printed; nil: no demo
-	config    configs.Config
-	listener  net.Listener
-	prices    *prices
-	access    *credentials.Service
-	schedules *schedules.Store
+	out        io.Writer // to which the account is printed; nil: no demo
+	config     configs.Config
+	listener   net.Listener
+	prices     *prices
+	access     *credentials.Service
+	schedules  *schedules.Store
+	agents     *agents.Store
+	background *background
 }
 
 // run creates the account with a key and schedules, and prints them.
@@ -81,20 +85,25 @@ func (d *demo) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make demo key: %w", err)
 	}
+	list, err := d.schedules.Schedules(ctx, account.ID)
+	if err != nil {
+		return fmt.Errorf("read demo schedules: %w", err)
+	}
+	if err := d.startAgent(ctx, account.ID, len(list) == 0); err != nil {
+		return fmt.Errorf("start demo agent: %w", err)
+	}
 	d.waitForMarket(ctx)
-	if err := d.addSchedules(ctx, account.ID); err != nil {
-		return fmt.Errorf("make demo schedules: %w", err)
+	if len(list) == 0 {
+		if err := d.addSchedules(ctx, account.ID); err != nil {
+			return fmt.Errorf("make demo schedules: %w", err)
+		}
 	}
 	d.print(password, key)
 	return nil
 }
 
-// addSchedules creates the schedules of the account, unless it has schedules.
+// addSchedules creates the schedules of the account.
 func (d *demo) addSchedules(ctx context.Context, account signal.AccountID) error {
-	list, err := d.schedules.Schedules(ctx, account)
-	if err != nil || len(list) > 0 {
-		return err
-	}
 	for _, s := range demoSchedules {
 		now := d.prices.now().UTC().Truncate(time.Millisecond)
 		s.ID, s.Account = signal.NewScheduleID(), account

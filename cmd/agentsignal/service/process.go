@@ -222,7 +222,8 @@ func (p *process) join(ctx context.Context) error {
 	p.ownership.observe(partitions, p.store.Client.Partitions())
 	p.systemd.notify("STATUS=serves")
 	p.log.Info("agentsignal serves", "version", Version, "node", p.node.id)
-	d := demo{p.options.Demo, p.config, p.node.listener, p.prices, p.credentials, p.schedules}
+	d := demo{p.options.Demo, p.config, p.node.listener, p.prices, p.credentials, p.schedules,
+		p.ownAgents, p.background}
 	return d.run(ctx)
 }
 

@@ -43,6 +43,10 @@ func TestTheDemoShowsSignalsAtOnce(t *testing.T) {
 		})
 		trader := c.Client(t).With(strings.TrimSpace(key))
 		e2e.Eventually(t, "a signal is there", func() bool { return trader.Signals("").Total > 0 })
+		e2e.Eventually(t, "the agent on this machine is asked", func() bool {
+			return trader.Signals("agent_id=moving_averages&limit=1").Total > 0 && trader.Post("/v1/agents/moving_averages/run",
+				`{"asset":"SOL","strategy":"trend","timeframe":"5m"}`).Status == http.StatusOK
+		})
 		if round == "first" {
 			e2e.Eventually(t, "a signal has closed", func() bool { return trader.Signals("status=closed").Total > 0 })
 			_, password, _ := strings.Cut(c.Log.String(), "password  ")
