@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/agentsignal/agentsignal/actors/chartalert"
 	"github.com/agentsignal/agentsignal/http/console"
 )
 
@@ -46,6 +48,15 @@ func TestConsole(t *testing.T) {
 		if a := do(t, s, "GET", path, ""); a.Status != 404 || a.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s is answered with %d %v", path, a.Status, a.Header)
 		}
+	}
+}
+
+// The message that the console shows for alerts is the one that the service understands.
+func TestConsoleAlertMessage(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("console/src/agents/alert.json")
+	if want := chartalert.Template([]string{"my_strategy"}) + "\n"; err != nil || string(text) != want {
+		t.Errorf("the console has %s, %v, want %s", text, err, want)
 	}
 }
 

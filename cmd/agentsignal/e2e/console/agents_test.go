@@ -74,6 +74,21 @@ func TestConsoleAgents(t *testing.T) {
 		`await shows("2, 1 waiting", "main")`, `location.hash = "#/run?agent=my_agent"`, `await shows("A run takes up to", "main")`,
 		`location.hash = "#/agents/my_agent"`, `await press("Remove the endpoint")`, `await shows("It is not asked", "main")`)
 
+	// An address for alerts: what was sent there is listed with what was understood of it.
+	act(t, page, `location.hash = "#/agents/my_agent"`, `await press("New address")`,
+		`await shows("{{strategy.market_position}}", "dialog")`, `await fill("#i-strategy", "reversal")`,
+		`await shows('"strategy": "reversal"', "dialog")`)
+	_, token, ok := strings.Cut(evaluate[string](t, page, `find("dialog .secret code").innerText`), "/v1/intake/")
+	if !ok {
+		t.Fatalf("the address has no token")
+	}
+	for _, alert := range []string{"byu BTCUSD", "flat BTCUSD"} {
+		trader.Do("POST", "/v1/intake/"+token, alert, "Content-Type: text/plain")
+	}
+	act(t, page, `await press("I have saved both")`, `if (has("/v1/intake/", "main")) throw new Error("the token is shown again")`,
+		`await press("Requests")`, `await shows("did you mean buy?", "main")`, `await shows("nothing open", "main")`,
+		`await press("Revoke…")`, `await press("Revoke")`, `await shows("No address for alerts", "main")`)
+
 	// What cannot be done is explained, and the form stays.
 	act(t, page, `location.hash = "#/agents"`, `await press("New agent")`, `await fill("#a-name", "x")`,
 		`await fill("#a-id", "trading")`,

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -150,8 +151,13 @@ func (d *shotsDemo) fill() {
 		"parameters":{"features":["quiet motor","oak top"]}}`)
 	c.Post("/v1/agents/seo/run", `{"asset":"home office lighting","strategy":"blog_post"}`)
 	c.Post("/v1/agents", `{"id":"my_agent","name":"Moving averages","category":"trading","strategies":["cross","reversal"],
-		"description":"Trades the cross of two moving averages.","defaults":{"stop":{"atr":1},"target":{"r":1.5}},"endpoint":{"url":"https://agent.example.com/ask"}}`).
+		"description":"Trades the cross of two moving averages.","defaults":{"stop":{"atr":1},"target":{"r":1.5}},
+		"endpoint":{"url":"https://agent.example.com/ask"}}`).
 		Want(d.t, http.StatusCreated)
+	alerts := e2e.Decode[struct{ URL string }](d.t, c.Post("/v1/agents/my_agent/intakes", "").Want(d.t, http.StatusCreated).Body).URL
+	for _, alert := range []string{"byu BTCUSD", "flat ETHUSD", "long BINANCE:ETHUSDT sl=1.5% tp=3% price=0"} {
+		c.Do(http.MethodPost, strings.TrimPrefix(alerts, c.URL), alert, "Content-Type: text/plain")
+	}
 	for _, asset := range []string{"BTC", "ETH", "SOL", "EURUSD", "SPY"} {
 		c.Post("/v1/agents/my_agent/signals", fmt.Sprintf(
 			`{"asset":%q,"strategy":"cross","direction":"long","timeframe":"5m","confidence":0.6}`, asset))
@@ -237,6 +243,10 @@ func (d *shotsDemo) scenes() []scene {
 		{name: "content", steps: open("content", "quality")},
 		{name: "agents", steps: open("agents", "of the service")},
 		{name: "agent", steps: open("agents/my_agent", "Submitting")},
+		{name: "agent-alerts", steps: open("agents/my_agent", "Submitting", `await press("New address")`,
+			`await shows("strategy.market_position", "dialog")`), undo: `await press("I have saved both")`},
+		{name: "agent-requests", steps: open("agents/my_agent", "Submitting", `await press("Requests")`,
+			`await shows("did you mean", "main")`, `find("details summary").scrollIntoView({block: "center"})`)},
 		{name: "agent-edit", steps: open("agents/my_agent", "Submitting", `await press("Edit…")`, `await shows("Edit", "dialog")`),
 			undo: `await press("Cancel")`},
 		{name: "run", steps: open("run", "Ask an agent")},

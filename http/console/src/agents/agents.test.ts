@@ -1,4 +1,6 @@
 import { expect, test } from "vitest";
+import { messageOf } from "./intakes";
+import message from "./alert.json?raw";
 import type { Scorecard } from "../api/types";
 import { levelOf, stopPattern, targetPattern, textOf } from "./level";
 import { scores } from "./score";
@@ -22,6 +24,10 @@ test("levels are read as people write them, and written so that they are read", 
   }
   expect(new RegExp(`^(?:${stopPattern})$`).test("2R")).toBe(false);
   expect(textOf({})).toBe("");
+});
+
+test("the message of an alert is that of the service", () => {
+  expect(messageOf("my_strategy") + "\n").toBe(message);
 });
 
 const group = (agent: string, results: number[]) => {

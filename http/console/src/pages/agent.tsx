@@ -1,6 +1,7 @@
 import { useState } from "preact/hooks";
 import { textOf, type Level } from "../agents/level";
 import { Endpoint } from "../agents/endpoint";
+import { Intakes } from "../agents/intakes";
 import { Defaults, defaultsOf, namesOf, Numbers, Skill, State } from "../agents/parts";
 import { measured, scores } from "../agents/score";
 import { ApiError, get, patch, remove } from "../api/client";
@@ -56,6 +57,7 @@ export function One({ id }: { id: string }) {
             <Strategies of={a} card={card.data} />
             <div class="cols even">
               <Submitting of={a} />
+              {a.category === "trading" && <Intakes of={a} />}
               <Endpoint of={a} path={path} onDone={agent.reload} />
               {a.category === "trading" && <Panel title="Defaults of its signals"><Settings of={a} /></Panel>}
             </div>
