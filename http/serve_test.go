@@ -168,6 +168,7 @@ func TestPages(t *testing.T) {
 	page("/docs", "text/html; charset=utf-8", `src="/docs/init.js"`)
 	page("/docs", "text/html; charset=utf-8", `href="/docs/start.html"`)
 	page("/docs/start.html", "text/html; charset=utf-8", "<h1>First five minutes</h1>")
+	page("/docs/agent.html", "text/html; charset=utf-8", "<h1>Your own agent in five minutes</h1>")
 	page("/docs/stream.html", "text/html; charset=utf-8", "<td>4008</td><td>slow consumer</td>")
 	page("/docs/stream.html", "text/html; charset=utf-8", "The path is <code>/ws/dashboard</code>")
 	page("/docs/stream.html", "text/html; charset=utf-8", "&#34;action&#34;: &#34;subscribe&#34;")

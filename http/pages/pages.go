@@ -51,6 +51,7 @@ func New(problems []Problem, asyncAPI []byte) *Pages {
 
 // types has the media types of the files beside the page of the API.
 var types = map[string]string{
+	"agent.html": HTML,
 	"index.html": HTML,
 	"start.html": HTML,
 	"init.js":    "text/javascript; charset=utf-8",

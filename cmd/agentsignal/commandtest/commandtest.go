@@ -129,11 +129,13 @@ func Documented(tb testing.TB, root string) []string {
 		}
 	}
 	const from, to = "<pre><code>", "</code></pre>"
-	page, err := os.ReadFile(filepath.Join(root, "http/pages/docs/start.html"))
-	Must(tb, err)
-	for _, part := range strings.Split(string(page), from)[1:] {
-		block, _, _ := strings.Cut(part, to)
-		lines = append(lines, strings.Split(strings.TrimSpace(html.UnescapeString(block)), "\n")...)
+	for _, file := range []string{"start.html", "agent.html"} {
+		page, err := os.ReadFile(filepath.Join(root, "http/pages/docs", file))
+		Must(tb, err)
+		for _, part := range strings.Split(string(page), from)[1:] {
+			block, _, _ := strings.Cut(part, to)
+			lines = append(lines, strings.Split(strings.TrimSpace(html.UnescapeString(block)), "\n")...)
+		}
 	}
 	return lines
 }

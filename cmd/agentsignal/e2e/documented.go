@@ -59,6 +59,8 @@ func TryDocumentedRequests(t *testing.T, demo *Client, password string) {
 			demo.Do(http.MethodPost, path, body[1], "Content-Type: text/plain").Ok(t)
 		case strings.Contains(line, "$TOKEN") && body == nil:
 			person.Get(path).Ok(t)
+		case strings.Contains(line, "-X PATCH"):
+			person.Do(http.MethodPatch, path, body[1]).Ok(t)
 		case strings.Contains(line, "$TOKEN"):
 			person.Post(path, body[1]).Want(t, http.StatusCreated)
 		case strings.Contains(line, "-X POST"):
@@ -71,7 +73,7 @@ func TryDocumentedRequests(t *testing.T, demo *Client, password string) {
 			demo.Get(path).Ok(t)
 		}
 	}
-	if n < 8+8 || messages < 1 || handshakes < 2 {
+	if n < 8+8+7 || messages < 1 || handshakes < 2 {
 		t.Errorf("only %d requests, %d messages and %d handshakes were found", n, messages, handshakes)
 	}
 }
