@@ -57,6 +57,8 @@ func (p *Problem) Error() string {
 	switch {
 	case p.Code == "invalid_credentials":
 		return fmt.Sprintf("the service refuses the login (401): %s", p.Reason())
+	case p.Code == "no_signal":
+		return "the agent has no signal: " + p.Reason()
 	case p.Mistyped:
 		return "the service refuses the key (401): its checksum does not fit, so it has a typing error or is not whole"
 	case p.Status == http.StatusUnauthorized:

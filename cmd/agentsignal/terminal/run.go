@@ -14,8 +14,8 @@ func runCommand(dataDir func() (string, error)) *cobra.Command {
 	var async bool
 	c := &cobra.Command{
 		Use: "run AGENT", Short: "Run an agent, which makes a signal", Args: cobra.ExactArgs(1),
-		Long: "Run an agent: trading, weather or seo. The signal is stored, watched until it closes, and sent to streams\n" +
-			"and webhooks.",
+		Long: "Run an agent: trading, weather, seo, or one of your own that has an endpoint. The signal is stored, watched\n" +
+			"until it closes, and sent to streams and webhooks.",
 		Example: "  agentsignal run trading --asset BTC --strategy momentum --timeframe 1h\n" +
 			"  agentsignal run weather --asset natural_gas --strategy energy_demand --param region=us\n" +
 			"  agentsignal run seo --asset 'standing desk' --strategy blog_post --param 'keywords=[\"oak\"]'",
