@@ -31,6 +31,7 @@ type harness struct {
 	unmoved  signal.ScheduleID                 // whose move fails
 	run      func(req signal.RunRequest) error // nil if all succeed
 	takes    time.Duration                     // of a run
+	takesOf  map[signal.AgentID]time.Duration  // instead, if not nil
 	open     map[string]int                    // by asset
 	runs     []string                          // "SECOND ACCOUNT ASSET"
 	now, max map[signal.AccountID]int          // runs in progress
@@ -123,6 +124,9 @@ func (h *harness) Run(ctx context.Context, req signal.RunRequest) error {
 	h.now[req.Account]++
 	h.max[req.Account] = max(h.max[req.Account], h.now[req.Account])
 	run, takes := h.run, h.takes
+	if h.takesOf != nil {
+		takes = h.takesOf[req.Agent]
+	}
 	h.mu.Unlock()
 	select {
 	case <-time.After(takes):
@@ -585,7 +589,7 @@ func TestRoundsOfAnAccountAreFew(t *testing.T) {
 		time.Sleep(time.Minute)
 		runs := h.ran()
 		h.set(func() {
-			if len(runs) != 60 || h.max["acc_1"] != maxAccountRounds || h.max["acc_2"] != maxAccountRounds {
+			if len(runs) != 60 || h.max["acc_1"] != builtInRounds.account || h.max["acc_2"] != builtInRounds.account {
 				t.Errorf("%d runs, at once %v", len(runs), h.max)
 			}
 		})
@@ -602,11 +606,50 @@ func TestRoundsOfAPartitionAreBounded(t *testing.T) {
 			list = append(list, s)
 		}
 		h.put(list...)
-		for _, want := range []int{maxRounds, maxRounds, 40 - 2*maxRounds, 0} {
+		most := builtInRounds.partition
+		for _, want := range []int{most, most, 40 - 2*most, 0} {
 			if runs := h.ran(); len(runs) != want {
 				t.Errorf("%d runs begin at once, want %d", len(runs), want)
 			}
 			time.Sleep(time.Second)
+		}
+	})
+}
+
+// An account's agent that hangs delays neither its other schedules nor those of other accounts.
+func TestAnAgentThatHangsDelaysNoOther(t *testing.T) {
+	withHarness(t, func(t *testing.T, h *harness) {
+		h.set(func() {
+			h.takesOf = map[signal.AgentID]time.Duration{"hangs": 30 * time.Second, "mine": time.Second, "trading": time.Second}
+		})
+		var list []signal.Schedule
+		add := func(n int, account signal.AccountID, agent signal.AgentID, asset string) {
+			for range n {
+				s := every(fmt.Sprintf("%03d", len(list)), 60, 100, asset)
+				s.Account, s.Agent = account, agent
+				list = append(list, s)
+			}
+		}
+		for i := range builtInRounds.partition {
+			add(8, signal.AccountID(fmt.Sprint("acc_", i)), "hangs", "SLOW")
+		}
+		add(2, "acc_1", "trading", "BTC")
+		add(2, "acc_1", "mine", "ETH")
+		add(1, "acc_x", "trading", "SOL")
+		h.put(list...)
+		began := map[string]int{}
+		for _, run := range h.ran() {
+			began[run]++
+		}
+		for run, want := range map[string]int{"0s acc_0 SLOW": ownRounds.agent, "0s acc_1 SLOW": ownRounds.agent,
+			"0s acc_1 BTC": 2, "0s acc_1 ETH": 2, "0s acc_x SOL": 1} {
+			if began[run] != want {
+				t.Errorf("%s begins %d times, want %d", run, began[run], want)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		if n := len(h.ran()); n != 6*builtInRounds.partition {
+			t.Errorf("%d rounds begin later, want %d", n, 6*builtInRounds.partition)
 		}
 	})
 }
@@ -626,15 +669,20 @@ func TestWaitingRoundsAreBounded(t *testing.T) {
 func TestEndedRoundsAreForgotten(t *testing.T) {
 	t.Parallel()
 	s := newSchedules(&owned{Node: &Node{}, log: slog.New(slog.DiscardHandler)})
-	s.running["sch_1"], s.running["sch_2"] = underWay{account: "acc_1"}, underWay{account: "acc_1"}
-	s.accounts["acc_1"], s.busy["sch_1"], s.busy["sch_2"] = 2, true, true
-	s.onRoundOver(nil, roundOver{schedule: "sch_2", account: "acc_1"})
-	if len(s.running) != 1 || s.accounts["acc_1"] != 1 || !s.busy["sch_1"] {
-		t.Errorf("the end of one of two rounds leaves %v, %v and %v", s.running, s.accounts, s.busy)
+	for _, id := range []signal.ScheduleID{"sch_1", "sch_2"} {
+		groups := groupsOf(&signal.Schedule{Account: "acc_1", Agent: "trading"})
+		for _, g := range groups {
+			s.rounds[g]++
+		}
+		s.running[id], s.busy[id] = underWay{groups: groups}, true
 	}
-	s.onRoundOver(nil, roundOver{schedule: "sch_1", account: "acc_1"})
-	if len(s.running) > 0 || len(s.accounts) > 0 || len(s.busy) > 0 {
-		t.Errorf("the end of a round leaves %v, %v and %v", s.running, s.accounts, s.busy)
+	s.onRoundOver(nil, roundOver{schedule: "sch_2"})
+	if len(s.running) != 1 || len(s.rounds) != 3 || !s.busy["sch_1"] {
+		t.Errorf("the end of one of two rounds leaves %v, %v and %v", s.running, s.rounds, s.busy)
+	}
+	s.onRoundOver(nil, roundOver{schedule: "sch_1"})
+	if len(s.running) > 0 || len(s.rounds) > 0 || len(s.busy) > 0 {
+		t.Errorf("the end of a round leaves %v, %v and %v", s.running, s.rounds, s.busy)
 	}
 }
 
@@ -648,16 +696,16 @@ func TestADeletedAccountRunsNothing(t *testing.T) {
 			assets[i] = fmt.Sprint("A", i)
 		}
 		var list []signal.Schedule
-		for i := range 2 * maxRounds {
+		for i := range 2 * builtInRounds.partition {
 			s := every(fmt.Sprintf("%02d", i), 1, 1000, assets...)
-			s.Account = signal.AccountID(fmt.Sprint("acc_", i/(maxAccountRounds+1)))
+			s.Account = signal.AccountID(fmt.Sprint("acc_", i/(builtInRounds.account+1)))
 			list = append(list, s)
 		}
 		other := every("other", 60, 1000, assets[:3]...)
 		other.Account = "acc_other" // waits for one of the partition's rounds
 		h.put(append(list, other)...)
 		time.Sleep(20 * time.Second)
-		if runs := h.ran(); len(runs) != 2*maxRounds {
+		if runs := h.ran(); len(runs) != 2*builtInRounds.partition {
 			t.Errorf("%d runs before the deletion", len(runs))
 		}
 		h.follower.Follow([]signal.Event{

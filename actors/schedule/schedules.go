@@ -23,7 +23,6 @@ type (
 	// roundOver is the result of a round.
 	roundOver struct {
 		schedule signal.ScheduleID
-		account  signal.AccountID
 		ended    ended
 	}
 	// accountDeleted reports that an account was deleted.
@@ -41,10 +40,6 @@ const (
 	pollEvery   = 30 * time.Second
 	// retryEvery is the pause after a poll that failed.
 	retryEvery = time.Second
-	// maxRounds bounds the concurrent rounds of a partition, maxAccountRounds those of an
-	// account. Each round has one run at a time.
-	maxRounds        = 16
-	maxAccountRounds = 4
 	// maxWaiting bounds the waiting rounds; beyond it new ones are skipped.
 	maxWaiting = 10_000
 	// rememberDeleted is how long a deleted account is remembered. Its schedules are erased
@@ -52,8 +47,33 @@ const (
 	rememberDeleted = time.Hour
 )
 
+// limits bound the concurrent rounds of an agent of an account, of the account and of the partition. Each round has one
+// run at a time.
+type limits struct{ agent, account, partition int }
+
+// The rounds of accounts' agents, which may hang, have places of their own, so that other rounds never wait for them. Those of
+// one agent leave room for the account's others.
+var (
+	builtInRounds = limits{agent: 4, account: 4, partition: 16}
+	ownRounds     = limits{agent: 2, account: 8, partition: 64}
+)
+
+// group is the built-in agents or those of accounts, as far as they are of an account, or one agent of it.
+type group struct {
+	builtIn bool
+	account signal.AccountID // empty: of all
+	agent   signal.AgentID   // empty: all
+}
+
+// groupsOf returns the groups in which a round of a schedule counts: of its agent, its account and the partition.
+func groupsOf(s *signal.Schedule) [3]group {
+	builtIn := s.Agent.BuiltIn()
+	return [3]group{{builtIn, s.Account, s.Agent}, {builtIn, s.Account, ""}, {builtIn, "", ""}}
+}
+
 // underWay is a round that runs.
 type underWay struct {
+	groups  [3]group
 	account signal.AccountID
 	cancel  context.CancelFunc
 }
@@ -66,12 +86,12 @@ type schedules struct {
 	failing   bool // the last poll failed and was logged
 	timer     engine.Timer
 
-	waiting  []signal.Schedule
-	running  map[signal.ScheduleID]underWay
-	accounts map[signal.AccountID]int      // number of running rounds
-	deleted  map[signal.AccountID]struct{} // accounts that run nothing more
-	busy     map[signal.ScheduleID]bool    // schedules with a waiting or running round
-	closed   map[string]time.Time          // when the closed markets of assets open again
+	waiting []signal.Schedule
+	running map[signal.ScheduleID]underWay
+	rounds  map[group]int                 // number of running rounds
+	deleted map[signal.AccountID]struct{} // accounts that run nothing more
+	busy    map[signal.ScheduleID]bool    // schedules with a waiting or running round
+	closed  map[string]time.Time          // when the closed markets of assets open again
 	// cut holds the asset at which the last round of a schedule used up the quota. The
 	// next one begins with it, so that each asset gets its share of the quota.
 	cut map[signal.ScheduleID]string
@@ -79,13 +99,13 @@ type schedules struct {
 
 func newSchedules(o *owned) *schedules {
 	return &schedules{
-		o:        o,
-		running:  map[signal.ScheduleID]underWay{},
-		accounts: map[signal.AccountID]int{},
-		deleted:  map[signal.AccountID]struct{}{},
-		busy:     map[signal.ScheduleID]bool{},
-		closed:   map[string]time.Time{},
-		cut:      map[signal.ScheduleID]string{},
+		o:       o,
+		running: map[signal.ScheduleID]underWay{},
+		rounds:  map[group]int{},
+		deleted: map[signal.AccountID]struct{}{},
+		busy:    map[signal.ScheduleID]bool{},
+		closed:  map[string]time.Time{},
+		cut:     map[signal.ScheduleID]string{},
 	}
 }
 
@@ -200,19 +220,27 @@ func (s *schedules) enqueue(due signal.Schedule) {
 func (s *schedules) startNext(c engine.Context) {
 	left := s.waiting[:0]
 	for _, due := range s.waiting {
-		if len(s.running) >= maxRounds || s.accounts[due.Account] >= maxAccountRounds {
+		if groups := groupsOf(&due); s.fits(groups) {
+			s.start(c, due, groups)
+		} else {
 			left = append(left, due)
-			continue
 		}
-		s.accounts[due.Account]++
-		s.start(c, due)
 	}
 	clear(s.waiting[len(left):])
 	s.waiting = left
 }
 
+// fits reports whether the limits allow a round in groups.
+func (s *schedules) fits(groups [3]group) bool {
+	most := ownRounds
+	if groups[0].builtIn {
+		most = builtInRounds
+	}
+	return s.rounds[groups[0]] < most.agent && s.rounds[groups[1]] < most.account && s.rounds[groups[2]] < most.partition
+}
+
 // start starts a round with the assets whose market is not known to be closed.
-func (s *schedules) start(c engine.Context, due signal.Schedule) {
+func (s *schedules) start(c engine.Context, due signal.Schedule, groups [3]group) {
 	now := s.o.now()
 	var assets []string
 	for _, a := range due.Assets {
@@ -229,20 +257,25 @@ func (s *schedules) start(c engine.Context, due signal.Schedule) {
 	due.Assets = assets
 	o := s.o
 	ctx, cancel := context.WithCancel(c.Context())
-	s.running[due.ID] = underWay{due.Account, cancel}
+	for _, g := range groups {
+		s.rounds[g]++
+	}
+	s.running[due.ID] = underWay{groups, due.Account, cancel}
 	c.Go(func(context.Context) any {
 		defer cancel()
 		e := o.round(ctx, &due)
 		o.record(ctx, due, e.result)
-		return roundOver{due.ID, due.Account, e}
+		return roundOver{due.ID, e}
 	})
 }
 
 func (s *schedules) onRoundOver(c engine.Context, m roundOver) {
-	delete(s.running, m.schedule)
-	if s.accounts[m.account]--; s.accounts[m.account] == 0 {
-		delete(s.accounts, m.account)
+	for _, g := range s.running[m.schedule].groups {
+		if s.rounds[g]--; s.rounds[g] == 0 {
+			delete(s.rounds, g)
+		}
 	}
+	delete(s.running, m.schedule)
 	delete(s.busy, m.schedule)
 	for asset, until := range m.ended.closed {
 		s.closed[asset] = until
