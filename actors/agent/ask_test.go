@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
@@ -119,6 +122,8 @@ func TestAnAskedRunWithoutASignal(t *testing.T) {
 // A run whose agent is not asked leaves no trace, unless it was announced or is a job.
 func TestAPausedAgentIsNotRun(t *testing.T) {
 	withAsked(t, func(t *testing.T, b *bench, asker *fakeAsker, _ *fakeOwn) {
+		m := NewMetrics(prometheus.NewRegistry())
+		b.agents.exec.metrics = m
 		asker.answer = func(context.Context, *signal.RunRequest) (*signal.Submission, string, error) { return nil, "", paused }
 		if _, err := b.agents.Run(t.Context(), ownRequest()); signal.CodeOf(err) != signal.CodeAgentPaused {
 			t.Errorf("it ends with %v", err)
@@ -137,6 +142,11 @@ func TestAPausedAgentIsNotRun(t *testing.T) {
 		all := b.log.all()
 		if j := all[len(all)-1].Job; j == nil || j.Error == nil || j.Error.Code != signal.AgentUnreachable || !j.Error.Retryable {
 			t.Errorf("a job ends as %+v", j)
+		}
+		for result, want := range map[string]float64{resultRefused: 2, resultError: 1, resultLost: 0} {
+			if n := testutil.ToFloat64(m.runs.WithLabelValues("own", "own", result)); n != want {
+				t.Errorf("%v runs are counted as %s, want %v", n, result, want)
+			}
 		}
 	})
 }

@@ -23,12 +23,13 @@ type Metrics struct {
 	failed int // counts of queued jobs since the last one that succeeded; of jobsWaiting alone
 }
 
-// The values of the label "result". A run is lost if its outcome could not be recorded,
-// or belongs to another process.
+// The values of the label "result". A run is lost if its outcome could not be recorded, or belongs to another process. One of
+// an account's agent is refused if it was not valid or its agent could not be asked.
 const (
 	resultCompleted = "completed"
 	resultError     = "error"
 	resultLost      = "lost"
+	resultRefused   = "refused"
 )
 
 // NewMetrics registers the metrics of this package.
@@ -37,7 +38,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_runs_total",
 			Help: "Runs that ended, by result: completed, error, or lost if the outcome could not be recorded. " +
-				"Agents of accounts count as own.",
+				"Agents of accounts count as own; their runs are refused if they were not valid or the agent could not be asked.",
 		}, []string{"agent", "strategy", "result"}),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_run_errors_total", Help: "Runs that failed, by error code.",
@@ -63,6 +64,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	r.MustRegister(m.runs, m.errors, m.duration, m.inFlight, m.created, m.waiting, m.wait)
 	m.waiting.WithLabelValues()
+	m.runs.WithLabelValues(signal.OwnAgents, signal.OwnAgents, resultRefused)
 	for _, agent := range append(signal.Agents(), signal.Agent{ID: signal.OwnAgents, Strategies: []string{signal.OwnAgents}}) {
 		id := agent.ID.Label()
 		for _, strategy := range agent.Strategies {
@@ -97,8 +99,9 @@ func (m *Metrics) runEnded(r *run, s *signal.Signal, err error, took time.Durati
 	if !r.request.Agent.BuiltIn() {
 		strategy = signal.OwnAgents
 	}
+	m.inFlight.WithLabelValues(agent).Dec()
 	if r.refused {
-		m.inFlight.WithLabelValues(agent).Dec()
+		m.runs.WithLabelValues(agent, strategy, resultRefused).Inc()
 		return
 	}
 	if failed, ok := errors.AsType[*signal.RunError](err); ok {
@@ -107,7 +110,6 @@ func (m *Metrics) runEnded(r *run, s *signal.Signal, err error, took time.Durati
 	} else if err != nil && signal.CodeOf(err) != CodeNoSignal {
 		result = resultLost
 	}
-	m.inFlight.WithLabelValues(agent).Dec()
 	m.duration.WithLabelValues(agent).Observe(took.Seconds())
 	m.runs.WithLabelValues(agent, strategy, result).Inc()
 	if s != nil {

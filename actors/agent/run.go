@@ -58,7 +58,7 @@ type run struct {
 	released atomic.Bool   // free was called
 
 	started time.Time // by the service's clock; set when a worker takes the run
-	refused bool      // nothing of it is recorded, since it was not valid or its agent could not be asked
+	refused bool      // it was not valid, or its agent could not be asked; nothing of it is recorded unless it was announced
 	due     time.Time // when others give the run up; zero for a job, or if not announced
 }
 
@@ -366,7 +366,7 @@ const codeAgentChanged = "agent_changed"
 func (x *executor) store(r *run, o outcome, cause error, announced bool) (*signal.Signal, error) {
 	refused := o.refused
 	if refused != nil {
-		if r.refused = !announced && r.job == nil; r.refused {
+		if r.refused = r.job == nil; r.refused && !announced {
 			return nil, refused
 		}
 		o = outcome{err: refusedError(refused)}
@@ -386,7 +386,7 @@ func (x *executor) store(r *run, o outcome, cause error, announced bool) (*signa
 	}
 	defer buffer.free()
 	switch {
-	case refused != nil && r.job == nil:
+	case r.refused:
 		return nil, refused
 	case o.err != nil:
 		return nil, o.err

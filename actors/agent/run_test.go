@@ -380,8 +380,9 @@ func TestMetrics(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(r); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)
 	}
-	// 11 strategies and 3 results; 4 agents with 10 codes; 2 directions. One of each stands for those of accounts.
-	for name, want := range map[string]int{"runs_total": 33, "run_errors_total": 40, "signals_created_total": 8,
+	// 11 strategies and 3 results, one with a fourth; 4 agents with 10 codes; 2 directions. One of each stands for those of
+	// accounts.
+	for name, want := range map[string]int{"runs_total": 34, "run_errors_total": 40, "signals_created_total": 8,
 		"run_duration_seconds": 4, "runs_in_flight": 4} {
 		if n, err := testutil.GatherAndCount(r, "agentsignal_"+name); n != want || err != nil {
 			t.Errorf("%s has %d series (%v), want %d", name, n, err, want)
