@@ -162,11 +162,7 @@ func (h *AgentHandlers) byID(c *call) error {
 	}
 	v := viewDetails(&a)
 	if a.Endpoint != nil {
-		health, err := h.own.health.Health(c.r.Context(), a.Account, a.ID)
-		if err != nil {
-			return err
-		}
-		v.Endpoint.Health = viewHealth(&health)
+		v.Endpoint.Health = new(h.own.healthOf(c.r.Context(), &a))
 	}
 	return c.value(http.StatusOK, v)
 }

@@ -68,9 +68,9 @@ type ownAgentView struct {
 }
 
 type endpointView struct {
-	URL    string      `json:"url"`
-	Secret string      `json:"secret,omitempty"` // in the answers to requests that set it
-	Health *healthView `json:"health,omitempty"` // where one agent is read
+	URL    string       `json:"url"`
+	Secret string       `json:"secret,omitempty"` // in the answers to requests that set it
+	Health **healthView `json:"health,omitempty"` // where one agent is read; of nil: it is not known
 }
 
 // healthView is an asked.Health.
@@ -114,6 +114,20 @@ func viewOwnAgent(a *signal.Agent) *ownAgentView {
 		v.Endpoint = &endpointView{URL: a.Endpoint.URL}
 	}
 	return v
+}
+
+// healthTimeout bounds the wait for the health of an agent, without which the agent is shown all the same.
+const healthTimeout = 500 * time.Millisecond
+
+// healthOf returns the health of an agent, or nil if it does not come in time.
+func (h *OwnAgentHandlers) healthOf(ctx context.Context, a *signal.Agent) *healthView {
+	ctx, cancel := context.WithTimeout(ctx, healthTimeout)
+	defer cancel()
+	health, err := h.health.Health(ctx, a.Account, a.ID)
+	if err != nil {
+		return nil
+	}
+	return viewHealth(&health)
 }
 
 func viewHealth(h *asked.Health) *healthView {

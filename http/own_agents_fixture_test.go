@@ -11,10 +11,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 )
 
-// fakeHealth knows of agents that are called failing.
+// fakeHealth knows of agents that are called failing, and never answers for those called unknown.
 type fakeHealth struct{}
 
-func (fakeHealth) Health(_ context.Context, _ signal.AccountID, id signal.AgentID) (asked.Health, error) {
+func (fakeHealth) Health(ctx context.Context, _ signal.AccountID, id signal.AgentID) (asked.Health, error) {
+	if id == "unknown" {
+		<-ctx.Done()
+		return asked.Health{}, ctx.Err()
+	}
 	if id != "failing" {
 		return asked.Health{}, nil
 	}

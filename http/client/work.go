@@ -39,6 +39,7 @@ type Job struct {
 	StartedAt   *time.Time      `json:"started_at"`
 	CompletedAt *time.Time      `json:"completed_at"`
 	Signal      *Signal         `json:"signal"` // of a completed run
+	Reason      string          `json:"reason"` // why a completed run of an account's agent has no signal
 	Result      json.RawMessage `json:"result"` // of another completed job
 	Error       *JobError       `json:"error"`
 }
@@ -67,6 +68,10 @@ type ScanResult struct {
 		Stop         *float64 `json:"stop_loss"`
 		Target       *float64 `json:"take_profit"`
 	} `json:"ranked"` // the best first
+	NoSignal []struct {
+		Asset  string `json:"asset"`
+		Reason string `json:"reason"`
+	} `json:"no_signal"` // of an account's agent
 	Errors []struct {
 		Asset string `json:"asset"`
 		Code  string `json:"error_code"`

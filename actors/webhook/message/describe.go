@@ -100,6 +100,9 @@ func describe(event members) note {
 		n.title = fmt.Sprintf("%s runs %s on %s", agent, d.text("strategy"), asset)
 	case signal.AgentCompleted:
 		n.title = fmt.Sprintf("%s has run %s on %s", agent, d.text("strategy"), asset)
+		if d.text("signal_id") == "" {
+			add("It has no signal")
+		}
 	case signal.AgentFailed:
 		n.title, n.tone = fmt.Sprintf("%s failed: %s", agent, d.text("error_code")), alarm
 		add(d.text("message"))

@@ -37,7 +37,7 @@ var jobColumns = []column[client.Job]{
 		case j.Signal != nil:
 			return j.Signal.ID
 		}
-		return ""
+		return j.Reason
 	}},
 }
 

@@ -62,6 +62,9 @@ func printScan(p *printer, r *client.ScanResult) error {
 	}
 	err := p.table([]string{"asset", "direction", "confidence", "expected_r_net", "strength", "entry_price", "stop_loss",
 		"take_profit"}, rows)
+	for _, x := range r.NoSignal {
+		p.note("%s: no signal: %s", x.Asset, x.Reason)
+	}
 	for _, x := range r.Errors {
 		p.note("%s: %s", x.Asset, x.Code)
 	}
