@@ -245,7 +245,7 @@ export const remove = (path: string) => request<void>("DELETE", path);
 /** Returns the sentence that explains an error to a person. */
 export function explain(error: unknown): string {
   if (error instanceof ApiError) {
-    const faults = error.faults.map((f) => `${(f.pointer ?? f.parameter ?? "").replace(/^\//, "")}: ${f.detail}`);
+    const faults = error.faults.map((f) => `${(f.pointer ?? f.parameter ?? "").replace(/^\//, "")}: ${f.detail}`.replace(/^: /, ""));
     return faults.length > 0 ? faults.join(" · ") : error.message;
   }
   return error instanceof Error ? error.message : String(error);

@@ -80,7 +80,8 @@ export function One({ id }: { id: string }) {
 
 function Tiles({ of, card }: { of: AgentDetails; card: Scorecard | null }) {
   const s = card?.statistics;
-  const score = card && scores(card.groups, () => "").get("");
+  const one = measured(card, of.id);
+  const breakEven = one.length === 1 ? one[0]!.break_even_net : ((card && scores(card.groups, () => "").get("")?.breakEven) ?? null);
   return (
     <dl class="tiles">
       <div class="tile"><dt>State</dt><dd><State of={of} /></dd></div>
@@ -89,7 +90,7 @@ function Tiles({ of, card }: { of: AgentDetails; card: Scorecard | null }) {
         <dt>In profit</dt>
         <dd>
           {s && s.count > 0 ? share(s.wins, s.count) : format.none}
-          <div class="under">{score && score.breakEven !== null ? `breaks even at ${format.percent(score.breakEven, 1)}` : "break-even not known"}</div>
+          <div class="under">{breakEven === null ? "break-even not known" : `breaks even at ${format.percent(breakEven, 1)}`}</div>
         </dd>
       </div>
       <div class="tile"><dt>Net</dt><dd>{s && s.count > 0 ? <R of={s.total_r} digits={1} /> : format.none}<div class="under">after costs</div></dd></div>
