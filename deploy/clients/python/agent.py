@@ -39,7 +39,7 @@ def decide(question):
 
 
 class Agent(BaseHTTPRequestHandler):
-    protocol_version, timeout = "HTTP/1.1", 60
+    protocol_version, timeout, wbufsize = "HTTP/1.1", 60, -1  # an answer is one packet
 
     def do_POST(self):
         body = self.rfile.read(min(int(self.headers.get("Content-Length", 0)), MAX_BODY))

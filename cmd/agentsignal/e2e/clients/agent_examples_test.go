@@ -6,6 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"slices"
@@ -47,9 +49,13 @@ func flatThen(last float64) *market.Snapshot {
 	return closing(append(slices.Repeat([]float64{100}, 299), last)...)
 }
 
-// TestExampleAgents asks the agents to copy as the service does.
+// TestExampleAgents asks the agents to copy with bars that decide their answers, and then by a service.
 func TestExampleAgents(t *testing.T) {
 	t.Parallel()
+	c := e2e.HookConfig(t, "")
+	c.Market.Source, c.Market.Speed, c.Auth.Registration = "simulated", 60, "open"
+	s := e2e.Start(t, c)
+	s.AwaitPrices(t, "BTC", signal.M1)
 	for name, file := range agentExamples {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -61,8 +67,62 @@ func TestExampleAgents(t *testing.T) {
 			}
 			secret := delivery.NewSecret()
 			args := append([]string{"env", "AGENT_SECRET=" + secret}, examples[name].start(t, path)...)
-			tryAgent(t, startExample(t, args), secret)
+			x := startExample(t, args)
+			tryAgent(t, x, secret)
+			runAgent(t, s, x, secret)
 		})
+	}
+}
+
+// crossing are assets of which the averages of one or another cross at almost every bar.
+var crossing = []string{"BTC", "ETH", "SOL", "AAPL", "MSFT", "NVDA", "EURUSD", "GBPUSD", "XAUUSD", "oil"}
+
+// runAgent registers an example with a service, which runs it at once, by a job, in a scan and by a schedule.
+func runAgent(t *testing.T, s *e2e.Service, x *exampleReceiver, secret string) {
+	person, _, email := s.User(t)
+	person.Post("/v1/agents", fmt.Sprintf(`{"id":"crosses","name":"Crosses","category":"trading","strategies":["averages"],
+		"defaults":{"timeframe":"1m"},"endpoint":{"url":"%s/ask","secret":%q}}`, x.url, secret)).Want(t, http.StatusCreated)
+	made := map[string]bool{}
+	e2e.Eventually(t, "it has signals, and none without a cross", func() bool {
+		for _, asset := range crossing {
+			a := person.Post("/v1/agents/crosses/run", e2e.RunBody(asset, "averages"))
+			if a.Status == http.StatusConflict {
+				if p := a.Fails(t, "no_signal"); !strings.Contains(p.Detail, "the averages have not crossed") {
+					t.Errorf("without a signal it is answered %s", a.Body)
+				}
+				made["none"] = true
+				continue
+			}
+			if !strings.Contains(a.Ok(t).Body, `"indicators":["sma_10","sma_30"]`) {
+				t.Error(a.Body)
+			}
+			made["signal"] = true
+		}
+		return len(made) == 2
+	})
+	var quiet e2e.WireJob
+	e2e.Eventually(t, "a job ends without a signal", func() bool {
+		a := person.Post("/v1/agents/crosses/run", e2e.RunBody("BTC", "averages", `"async":true`)).Ok(t)
+		quiet = person.AwaitJob(e2e.Decode[e2e.WireJob](t, a.Body).ID)
+		if quiet.Status != "completed" {
+			t.Fatalf("it ends as %+v", quiet)
+		}
+		return quiet.Signal == nil
+	})
+	o, profile := e2e.ClientCommands(t), "crosses-"+x.url[strings.LastIndex(x.url, ":")+1:]
+	_, err := o.Try(e2e.Password+"\n", "login", "--email", email, "--profile", profile, "--password-stdin", "--url", s.URL)
+	e2e.Must(t, err)
+	if out := o.Do("jobs", quiet.ID, "--profile", profile); !strings.Contains(out, "the averages have not crossed") {
+		t.Errorf("the job is printed as\n%s", out)
+	}
+	a := person.Post("/v1/agents/crosses/scan", `{"assets":["BTC","ETH"],"strategy":"averages"}`).Ok(t)
+	scan := person.AwaitJob(e2e.Decode[e2e.WireJob](t, a.Body).ID)
+	if a := person.Get("/v1/jobs/" + scan.ID).Ok(t); !strings.Contains(a.Body, `"errors":[]`) {
+		t.Error(a.Body)
+	}
+	round := person.AddSchedule(`{"agent_id":"crosses","assets":["BTC","ETH"],"strategy":"averages","every":"1440m","max_open":9}`)
+	if got := person.AfterRound(round.ID); got.Failures != 0 || got.LastError != nil {
+		t.Errorf("after a round: %+v", got)
 	}
 }
 
