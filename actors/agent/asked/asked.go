@@ -32,7 +32,8 @@ const replyMargin = 100 * time.Millisecond
 
 // Sender sends questions within the limits of requests in flight. See webhook.Node.
 type Sender interface {
-	// Post makes one request of an account. It returns an error if ctx ended before the request could be sent.
+	// Post makes one request of an account. It returns an error if ctx ended before the request could be sent. Nothing of r is
+	// used after the return.
 	Post(ctx context.Context, account signal.AccountID, slow bool, r sender.Request) (sender.Result, error)
 }
 
@@ -50,8 +51,9 @@ type Options struct {
 
 // Asked asks agents. Its methods may be called from anywhere but an actor's Receive.
 type Asked struct {
-	o    Options
-	node engine.Ref
+	o     Options
+	node  engine.Ref
+	texts barTexts
 }
 
 // New starts the parent of the agents' actors in sys.
@@ -109,9 +111,12 @@ func (a *Asked) ask(ctx context.Context, id signal.RunID, req *signal.RunRequest
 	case g.refusal != nil:
 		return nil, "", g.refusal
 	}
+	body := questions.Get().(*[]byte)
+	defer questions.Put(body)
+	*body = appendQuestion((*body)[:0], id, req, seen, &a.texts)
 	result, err := a.o.Sender.Post(within, req.Account, g.slow, sender.Request{
 		To:       sender.NewDestination(agent.Endpoint.URL, agent.Endpoint.Secret),
-		Body:     appendQuestion(nil, id, req, seen),
+		Body:     *body,
 		Event:    signal.EventID(id),
 		Type:     EventAsk,
 		Delivery: signal.DeliveryID(id),

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -12,6 +12,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/jsonobject"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 )
 
 // sentBars is how many of the newest closed bars a question has.
@@ -28,8 +29,56 @@ type parameters struct {
 	Locale   string   `json:"locale,omitempty"`
 }
 
+// maxTexts is how many texts of bars are kept, of about 30 KiB each. Beyond it all are forgotten.
+const maxTexts = 256
+
+// barTexts keeps the bars of questions as JSON while they are the newest of their series, since writing them is most of the work
+// of a question. It is safe for concurrent use.
+type barTexts struct {
+	mu    sync.Mutex
+	texts map[series]barText
+}
+
+// series names bars.
+type series struct {
+	asset     string
+	timeframe signal.Timeframe
+}
+
+// barText is how the bars up to newest are written. Nobody changes bars of a snapshot, so those at the same place are equal.
+type barText struct {
+	newest *marketdata.Bar
+	bars   int
+	text   []byte
+}
+
+// of returns bars, the newest of a series, separated by commas.
+func (t *barTexts) of(s series, bars []marketdata.Bar) []byte {
+	if len(bars) == 0 {
+		return nil
+	}
+	newest := &bars[len(bars)-1]
+	t.mu.Lock()
+	kept := t.texts[s]
+	t.mu.Unlock()
+	if kept.newest == newest && kept.bars == len(bars) {
+		return kept.text
+	}
+	text := appendBars(make([]byte, 0, len(bars)*barSize), bars)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.texts == nil || len(t.texts) >= maxTexts {
+		t.texts = map[series]barText{}
+	}
+	t.texts[s] = barText{newest, len(bars), text}
+	return text
+}
+
+// questions hold bodies of questions while they are sent.
+var questions = sync.Pool{New: func() any { return new([]byte) }}
+
 // appendQuestion adds the body of a question. A bar has the members of GET /v1/assets/{asset}/bars.
-func appendQuestion(b []byte, run signal.RunID, q *signal.RunRequest, seen *market.Snapshot) []byte {
+func appendQuestion(b []byte, run signal.RunID, q *signal.RunRequest, seen *market.Snapshot, texts *barTexts) []byte {
 	b = append(b, `{"run_id":`...)
 	b = signal.AppendText(b, string(run))
 	for _, m := range [...]struct{ name, value string }{
@@ -50,9 +99,13 @@ func appendQuestion(b []byte, run signal.RunID, q *signal.RunRequest, seen *mark
 		return append(b, `,"price":null,"bars":[]}`...)
 	}
 	bars := seen.Bars[max(0, len(seen.Bars)-sentBars):]
-	b = slices.Grow(b, 64+len(bars)*barSize)
 	b = signal.AppendPrice(append(b, `,"price":`...), seen.Last.Price)
 	b = append(b, `,"bars":[`...)
+	b = append(b, texts.of(series{q.Asset, q.Timeframe}, bars)...)
+	return append(b, "]}"...)
+}
+
+func appendBars(b []byte, bars []marketdata.Bar) []byte {
 	for i := range bars {
 		if i > 0 {
 			b = append(b, ',')
@@ -66,7 +119,7 @@ func appendQuestion(b []byte, run signal.RunID, q *signal.RunRequest, seen *mark
 		b = signal.AppendPrice(append(b, `,"volume":`...), bar.Volume)
 		b = append(b, '}')
 	}
-	return append(b, "]}"...)
+	return b
 }
 
 // maxReason is the maximum number of characters of a reason.

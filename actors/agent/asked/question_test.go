@@ -2,12 +2,14 @@ package asked
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
@@ -19,17 +21,48 @@ func TestQuestion(t *testing.T) {
 		`"parameters":{"keywords":["a \"b\""]},"price":101.25,"bars":[` +
 		`{"open_time":"1970-01-01T00:00:00.000Z","open":100,"high":102.5,"low":99,"close":101,"volume":0},` +
 		`{"open_time":"1970-01-01T01:00:00.000Z","open":100,"high":102.5,"low":99,"close":101,"volume":1}]}`
-	if diff := cmp.Diff(want, string(appendQuestion(nil, "run_1", q, snapshot(2)))); diff != "" {
+	if diff := cmp.Diff(want, string(appendQuestion(nil, "run_1", q, snapshot(2), &barTexts{}))); diff != "" {
 		t.Errorf("question (-want +got):\n%s", diff)
 	}
 	q.Parameters = signal.Parameters{}
-	if got := string(appendQuestion(nil, "run_1", q, nil)); !strings.HasSuffix(got, `"parameters":{},"price":null,"bars":[]}`) {
+	if got := string(appendQuestion(nil, "run_1", q, nil, &barTexts{})); !strings.HasSuffix(got, `"parameters":{},"price":null,"bars":[]}`) {
 		t.Errorf("without prices it is %s", got)
 	}
 	var m struct{ Bars []struct{ Volume int } }
-	if err := json.Unmarshal(appendQuestion(nil, "run_1", q, snapshot(1500)), &m); err != nil ||
+	if err := json.Unmarshal(appendQuestion(nil, "run_1", q, snapshot(1500), &barTexts{}), &m); err != nil ||
 		len(m.Bars) != sentBars || m.Bars[0].Volume != 1200 || m.Bars[299].Volume != 1499 {
 		t.Errorf("of many bars it has %d, %v", len(m.Bars), err)
+	}
+}
+
+// The bars of a series are written once, until others are its newest.
+func TestBarsAreWrittenOnce(t *testing.T) {
+	t.Parallel()
+	var texts barTexts
+	q, other := requestOf(newAgentOf("acc_1", "mine", url)), requestOf(newAgentOf("acc_1", "mine", url))
+	other.Asset = "ETH"
+	first, second := snapshot(400), snapshot(400)
+	second.Bars[399].Close = 101.5
+	fewer := *first
+	fewer.Bars = first.Bars[:399]
+	for name, seen := range map[string]*market.Snapshot{"first": first, "second": second, "fewer": &fewer, "few": snapshot(7)} {
+		for _, q := range []*signal.RunRequest{q, other, q} {
+			want := string(appendQuestion(nil, "run_1", q, seen, &barTexts{}))
+			if got := string(appendQuestion(nil, "run_1", q, seen, &texts)); got != want {
+				t.Errorf("%s of %s is not as without kept texts", name, q.Asset)
+			}
+		}
+	}
+	key := series{q.Asset, q.Timeframe}
+	written := &texts.of(key, first.Bars)[0]
+	if &texts.of(key, first.Bars)[0] != written {
+		t.Error("the same bars are written again")
+	}
+	for i := range 2 * maxTexts {
+		texts.of(series{asset: strconv.Itoa(i)}, first.Bars[:1])
+	}
+	if n := len(texts.texts); n > maxTexts {
+		t.Errorf("%d texts are kept", n)
 	}
 }
 

@@ -55,7 +55,7 @@ func TestAQuestionIsSigned(t *testing.T) {
 			r.Method != http.MethodPost || r.URL.Path != "/ask" || r.Header.Get("X-Service-Event") != string(EventAsk) {
 			t.Errorf("%s %s with %v: %v", r.Method, r.URL, r.Header, err)
 		}
-		if diff := cmp.Diff(string(appendQuestion(nil, run, requestOf(agent), snapshot(400))), string(body)); diff != "" {
+		if diff := cmp.Diff(string(appendQuestion(nil, run, requestOf(agent), snapshot(400), &barTexts{})), string(body)); diff != "" {
 			t.Errorf("body (-want +got):\n%s", diff)
 		}
 		io.WriteString(w, ` {"direction":"short"}`)
@@ -240,7 +240,7 @@ func BenchmarkAsk(b *testing.B) {
 	b.Cleanup(server.Close)
 	a, agent := newWire(b, loopback), newAgentOf("acc_1", "mine", server.URL)
 	run, q, seen := signal.NewRunID(), requestOf(agent), snapshot(sentBars)
-	body := appendQuestion(nil, run, q, seen)
+	body := appendQuestion(nil, run, q, seen, &barTexts{})
 	var asked, bare time.Duration
 	b.SetBytes(int64(len(body)))
 	for b.Loop() {
