@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 )
 
 const (
@@ -32,7 +35,15 @@ type runsBenchmark struct {
 // measure measures synchronous runs over HTTP, which are answered when their signal is durable.
 // Service, Redis and load share the machine.
 func (b *runsBenchmark) measure(ctx context.Context) (err error) {
-	r, s, err := newService(ctx, runAccounts)
+	key := newKey()
+	sealer, err := keyring.New([]credential.NamedKey{key})
+	if err != nil {
+		return err
+	}
+	// All endpoints of agents are on one host.
+	r, s, err := newService(ctx, runAccounts, "AGENTSIGNAL_SECURITY_ENCRYPTION_KEYS="+setting(key),
+		"AGENTSIGNAL_WEBHOOKS_ALLOWED_NETWORKS=127.0.0.0/8", "AGENTSIGNAL_WEBHOOKS_ALLOW_HTTP=true",
+		"AGENTSIGNAL_WEBHOOKS_HOST_CONCURRENCY=2048")
 	if err != nil {
 		return err
 	}
@@ -62,11 +73,39 @@ func (b *runsBenchmark) measure(ctx context.Context) (err error) {
 		return err
 	}
 	b.row("at half of that rate (target p99 25 ms)", "%s", latencies(taken))
-	return b.submissions(ctx, r, s, l)
+	if err := b.submissions(ctx, r, s, l); err != nil {
+		return err
+	}
+	return b.asked(ctx, r, s, sealer, l)
 }
 
-// submissionPairs is how often runs and submissions are measured in turns.
-const submissionPairs = 5
+// pairs is how often two loads are measured in turns.
+const pairs = 5
+
+// compared are the figures of a load that is measured in turns with another: by pair, its rate, and its rate and the service's
+// CPU each against those of the other.
+type compared struct{ rates, ratios, costs []float64 }
+
+// inTurns measures l against reference.
+func (b *runsBenchmark) inTurns(ctx context.Context, s *server, reference, l *load) (c compared, err error) {
+	for range pairs {
+		var cost, rate [2]float64
+		for i, l := range []*load{reference, l} {
+			var taken []time.Duration
+			used, err := during(s.cpu, func() (err error) {
+				rate[i], taken, err = l.run(ctx, runConnections, b.window, 0)
+				return err
+			})
+			if err != nil {
+				return c, err
+			}
+			cost[i] = float64(used) / float64(len(taken))
+		}
+		c.rates, c.ratios = append(c.rates, rate[1]), append(c.ratios, rate[1]/rate[0])
+		c.costs = append(c.costs, cost[1]/cost[0])
+	}
+	return c, nil
+}
 
 // submissions measures signals that agents of accounts submit against runs of the same assets.
 func (b *runsBenchmark) submissions(ctx context.Context, r *rig, s *server, runs *load) error {
@@ -77,27 +116,13 @@ func (b *runsBenchmark) submissions(ctx context.Context, r *rig, s *server, runs
 	if err := submissions.warm(ctx); err != nil {
 		return err
 	}
-	var rates, ratios, costs []float64
-	for range submissionPairs {
-		var cost [2]float64 // of processor time
-		var rate [2]float64
-		for i, l := range []*load{runs, submissions} {
-			var taken []time.Duration
-			used, err := during(s.cpu, func() (err error) {
-				rate[i], taken, err = l.run(ctx, runConnections, b.window, 0)
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			cost[i] = float64(used) / float64(len(taken))
-		}
-		rates, ratios = append(rates, rate[1]), append(ratios, rate[1]/rate[0])
-		costs = append(costs, cost[1]/cost[0])
+	c, err := b.inTurns(ctx, s, runs, submissions)
+	if err != nil {
+		return err
 	}
-	b.row("submissions, 128 connections", "%.0f/s", median(rates))
-	b.row("submissions against runs in turns, 5 pairs (target 1.1)", "ratio %.2f of %.2f to %.2f", median(ratios),
-		slices.Min(ratios), slices.Max(ratios))
-	b.row("the service's CPU a submission against a run", "ratio %.2f", median(costs))
+	b.row("submissions, 128 connections", "%.0f/s", median(c.rates))
+	b.row("submissions against runs in turns, 5 pairs (target 1.1)", "ratio %.2f of %.2f to %.2f", median(c.ratios),
+		slices.Min(c.ratios), slices.Max(c.ratios))
+	b.row("the service's CPU a submission against a run", "ratio %.2f", median(c.costs))
 	return nil
 }
