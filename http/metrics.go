@@ -77,7 +77,11 @@ func (m *Metrics) ended(c *call, took time.Duration) {
 		route = c.route.template
 	}
 	if c.operation == nil || c.r.Method != c.operation.method {
-		m.requests.WithLabelValues(route, methodLabel(c.r.Method), strconv.Itoa(c.status)).Inc()
+		method := methodLabel(c.r.Method)
+		if c.status == http.StatusMethodNotAllowed {
+			method = otherMethod // else each path would have a series for each method that it does not have
+		}
+		m.requests.WithLabelValues(route, method, strconv.Itoa(c.status)).Inc()
 		return
 	}
 	c.operation.tally.count(m, route, c.r.Method, c.status)
@@ -105,14 +109,17 @@ func exemplar(c *call) prometheus.Labels {
 // unmatched stands for the path template of paths that do not exist.
 const unmatched = "unmatched"
 
-// methodLabel returns method, or "other" for one that no path has.
+// otherMethod stands for methods that HTTP does not know, or the path does not have.
+const otherMethod = "other"
+
+// methodLabel returns method, or otherMethod for one that HTTP does not know.
 func methodLabel(method string) string {
 	switch method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
 		http.MethodOptions, http.MethodConnect, http.MethodTrace:
 		return method
 	}
-	return "other"
+	return otherMethod
 }
 
 // tally holds the counters of one operation, so that counting needs no lookup by labels.
