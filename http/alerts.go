@@ -1,6 +1,7 @@
 package http
 
 import (
+	"cmp"
 	"context"
 	"encoding/hex"
 	"encoding/json"
@@ -8,12 +9,16 @@ import (
 	"hash/maphash"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/agentsignal/agentsignal/actors/backoff"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/chartalert"
+	"github.com/agentsignal/agentsignal/actors/panics"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/actors/spelling"
@@ -32,6 +37,13 @@ const (
 	alertAttempts = 10
 	// alertTurns is how many alerts are carried out at once, at most one about a topic.
 	alertTurns = 1024
+	// alertWait is how long an alert may take from its first byte. Chart programs wait for 3 s.
+	alertWait = 1500 * time.Millisecond
+	// queueTimeout limits the queuing of one that takes longer.
+	queueTimeout = 500 * time.Millisecond
+	// queuedFor is how old a queued alert may be when it is carried out, and retryQueued the pause between two attempts.
+	queuedFor   = time.Minute
+	retryQueued = time.Second
 	// noteTimeout limits the writing of a refused request to the list of its intake.
 	noteTimeout = time.Second
 )
@@ -61,6 +73,7 @@ type AlertOptions struct {
 	Submissions *SubmissionHandlers
 	Signals     *SignalHandlers
 	Events      AlertLog
+	Now         func() time.Time
 	Log         *slog.Logger
 }
 
@@ -84,8 +97,9 @@ func (h *AlertHandlers) Routes() []*Route {
 
 // authenticate finds the intake of the token in the path. It counts wrong tokens by address.
 func (h *AlertHandlers) authenticate(c *call) error {
-	digest := credential.DigestOf(c.vars["token"]).String()
-	a, in, err := h.Intakes.OfToken(c.r.Context(), digest)
+	ctx, cancel := context.WithTimeout(c.r.Context(), alertWait)
+	defer cancel()
+	a, in, err := h.Intakes.OfToken(ctx, credential.DigestOf(c.vars["token"]).String())
 	if signal.KindOf(err) == signal.KindNotFound {
 		if limited := c.server.limits.take(c, limits.Failures); limited != nil {
 			return limited
@@ -96,15 +110,18 @@ func (h *AlertHandlers) authenticate(c *call) error {
 		return err
 	}
 	c.principal = signal.Principal{Account: a.Account}
-	c.alert = &alert{agent: a, intake: in}
+	c.alert = &alert{agent: a, intake: in, received: h.Now().Truncate(time.Millisecond)}
 	return nil
 }
 
 // alert is an alert that an intake has received.
 type alert struct {
-	agent  signal.Agent
-	intake signal.Intake
-	body   []byte
+	agent    signal.Agent
+	intake   signal.Intake
+	received time.Time
+	body     []byte
+	fence    string      // the topic that keeps it from being carried out once it is queued; empty for a queued one
+	job      *signal.Job // that carries it out; nil: its own request does
 
 	chartalert.Alert
 	understood string // in words; empty: nothing
@@ -129,13 +146,13 @@ func (h *AlertHandlers) receive(c *call) error {
 	}
 	if err == nil {
 		var answer alertAnswer
-		answer, err = h.carryOut(context.WithoutCancel(c.r.Context()), a)
+		answer, err = h.bounded(c, a)
 		if answer.run != "" {
 			c.Header()["X-Run-Id"] = []string{string(answer.run)}
 		}
 		if err == nil {
 			c.confirms = answer.repeated
-			return c.json(http.StatusOK, answer.body)
+			return c.json(cmp.Or(answer.status, http.StatusOK), answer.body)
 		}
 	}
 	h.note(c, err)
@@ -178,6 +195,9 @@ func (a *alert) request(status int, reason string, problem []byte) []byte {
 	if problem == nil {
 		problem = null
 	}
+	if a.job != nil {
+		status = http.StatusAccepted
+	}
 	body := chartalert.Mask(a.body)
 	if len(body) > maxShownBody {
 		body = strings.ToValidUTF8(body[:maxShownBody], "")
@@ -191,35 +211,182 @@ func (a *alert) request(status int, reason string, problem []byte) []byte {
 
 // alertAnswer is the answer to an alert that was accepted.
 type alertAnswer struct {
+	status   int // 0: 200
 	body     []byte
 	run      signal.RunID
 	repeated bool // of an earlier alert, which the store has
 }
 
+// bounded carries out a, or queues it if that takes longer than alertWait.
+func (h *AlertHandlers) bounded(c *call, a *alert) (alertAnswer, error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(c.r.Context()))
+	defer cancel()
+	type result struct {
+		alert
+		answer alertAnswer
+		err    error
+	}
+	a.fence = "alert " + string(signal.NewEventID())
+	r := &result{alert: *a, err: panics.ErrPanicked}
+	done := make(chan *result, 1)
+	go func() {
+		panics.Guard(h.log, panics.Jobs, func() { r.answer, r.err = h.carryOut(ctx, &r.alert) }, "request", c.id)
+		done <- r
+	}()
+	late := time.NewTimer(alertWait - time.Since(c.start))
+	defer late.Stop()
+	select {
+	case r := <-done:
+		*a = r.alert
+		return r.answer, r.err
+	case <-late.C:
+		return h.queue(c, a)
+	}
+}
+
+// queue acknowledges a. What carries it out now is refused after that.
+func (h *AlertHandlers) queue(c *call, a *alert) (alertAnswer, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), queueTimeout)
+	defer cancel()
+	j := &signal.Job{ID: signal.NewJobID(), Run: signal.NewRunID(), Kind: signal.JobAlert, Status: signal.JobQueued,
+		CreatedAt: a.received, Request: signal.RunRequest{Account: a.agent.Account, Agent: a.agent.ID},
+		Alert: &signal.QueuedAlert{Intake: a.intake.ID, RequestID: c.id, Body: a.body}}
+	for range alertAttempts {
+		_, err := h.Events.Append(ctx, signal.Change{Account: a.agent.Account, Agent: &a.agent, Alert: &signal.Alert{
+			Intake: a.intake.ID, Topics: []signal.AlertTopic{{Name: a.fence}}, Received: a.received, Queued: j}})
+		switch code := signal.CodeOf(err); {
+		case code == "agent_changed":
+			if err := h.reread(ctx, a); err != nil {
+				return alertAnswer{}, err
+			}
+			continue
+		case err != nil && code != "alert_overtaken": // which says that it has just been carried out
+			return alertAnswer{}, err
+		}
+		body, err := encode(alertResult{Reason: "queued"})
+		return alertAnswer{status: http.StatusAccepted, body: body}, err
+	}
+	return alertAnswer{}, errOvertaken
+}
+
+// CarryOut carries out the queued alert of a job, and ends the job. After an error the job is to be taken again.
+func (h *AlertHandlers) CarryOut(ctx context.Context, j signal.Job) error {
+	a := &alert{received: j.CreatedAt, body: j.Alert.Body, job: &j}
+	a.agent.Account, a.agent.ID, a.intake.ID = j.Request.Account, j.Request.Agent, j.Alert.Intake
+	var last error
+	for {
+		err := h.finish(ctx, a, last)
+		if err == nil || signal.CodeOf(err) == "job_lost" {
+			return err
+		}
+		if last = err; !backoff.Sleep(ctx, retryQueued) {
+			return err
+		}
+	}
+}
+
+// finish carries out the queued alert a, or ends it with what is wrong with it. After an error it is to be tried again; last
+// is the error of the attempt before.
+func (h *AlertHandlers) finish(ctx context.Context, a *alert, last error) error {
+	ended := &signal.Alert{Intake: a.intake.ID, Job: a.job}
+	end := signal.Change{Account: a.agent.Account, Alert: ended}
+	err := h.reread(ctx, a)
+	switch {
+	case errors.Is(err, errNoIntake): // its list of requests is gone with it
+		_, err = h.Events.Append(ctx, end)
+		return err
+	case err != nil:
+		return err
+	}
+	var answer alertAnswer
+	if h.Now().Sub(a.received) > queuedFor {
+		err = expired("the alert was not carried out within a minute", last)
+	} else {
+		answer, err = h.carryOut(ctx, a)
+	}
+	switch {
+	case err == nil && answer.repeated:
+		ended.Request = a.request(0, "repeated", nil)
+	case err == nil || signal.CodeOf(err) == "job_lost" || passing(ctx, err):
+		return err
+	default:
+		p := newProblem(err)
+		ended.Request = a.request(0, "", p.document("/v1/intake/{token}", a.job.Alert.RequestID))
+	}
+	end.Agent = &a.agent
+	_, err = h.Events.Append(ctx, end)
+	return err
+}
+
+// passing reports whether what failed with err may succeed in a moment.
+func passing(ctx context.Context, err error) bool {
+	if failed, ok := errors.AsType[*runFailed](err); ok {
+		return failed.Passing
+	}
+	switch signal.CodeOf(err) {
+	case "agent_changed", "alert_overtaken", "idempotency_in_progress":
+		return true
+	}
+	kind := signal.KindOf(err)
+	return kind == signal.KindUnavailable || kind == signal.KindTooMany || ctx.Err() != nil
+}
+
+// expired is the end of a queued alert that is not carried out.
+func expired(why string, last error) error {
+	if last != nil {
+		why += ": " + newProblem(last).Detail
+	}
+	return &signal.Error{Kind: signal.KindConflict, Code: "expired_alert", Message: why}
+}
+
+// reread reads the agent and the intake of a again.
+func (h *AlertHandlers) reread(ctx context.Context, a *alert) error {
+	agent, in, err := h.Intakes.OfIntake(ctx, a.agent.Account, a.agent.ID, a.intake.ID)
+	if signal.KindOf(err) == signal.KindNotFound {
+		return errNoIntake
+	}
+	if err == nil {
+		a.agent, a.intake = agent, in
+	}
+	return err
+}
+
 // carryOut makes what a asks for, or finds that it was made.
 func (h *AlertHandlers) carryOut(ctx context.Context, a *alert) (answer alertAnswer, err error) {
-	if err = h.understand(ctx, a); err != nil {
-		return answer, err
-	}
-	// Those that this node has about the same follow each other, so that they do not overtake each other again and again.
-	turn := h.turns[maphash.String(h.seed, a.topic(a.Strategy))%alertTurns]
-	turn <- struct{}{}
-	defer func() { <-turn }()
 	for range alertAttempts {
-		switch answer, err = h.attempt(ctx, a); signal.CodeOf(err) {
-		case "agent_changed":
-			var gone error
-			if a.agent, a.intake, gone = h.Intakes.OfToken(ctx, a.intake.Digest); signal.KindOf(gone) == signal.KindNotFound {
-				return answer, errNoIntake
-			} else if gone != nil {
+		revision := a.agent.Revision
+		answer, err = h.inTurn(ctx, a)
+		_, invalid := errors.AsType[*request.InvalidError](err)
+		switch {
+		case signal.CodeOf(err) == "alert_overtaken":
+		case signal.CodeOf(err) == "agent_changed" || invalid: // by what the agent was
+			if gone := h.reread(ctx, a); gone != nil {
 				return answer, gone
 			}
-		case "alert_overtaken":
+			if invalid && a.agent.Revision == revision {
+				return answer, err
+			}
 		default:
 			return answer, err
 		}
 	}
 	return answer, errOvertaken
+}
+
+// inTurn is an attempt of carryOut. Those that this node has about the same follow each other, so that they do not overtake
+// each other again and again.
+func (h *AlertHandlers) inTurn(ctx context.Context, a *alert) (alertAnswer, error) {
+	if err := h.understand(ctx, a); err != nil {
+		return alertAnswer{}, err
+	}
+	turn := h.turns[maphash.String(h.seed, a.topic(a.Strategy))%alertTurns]
+	select {
+	case turn <- struct{}{}:
+	case <-ctx.Done():
+		return alertAnswer{}, ctx.Err()
+	}
+	defer func() { <-turn }()
+	return h.attempt(ctx, a)
 }
 
 // errOvertaken is the answer to an alert that others have overtaken on other nodes as often as it was tried.
@@ -317,7 +484,13 @@ func (h *AlertHandlers) attempt(ctx context.Context, a *alert) (alertAnswer, err
 		ends = signal.Short
 	case chartalert.Close:
 	}
-	carried := &signal.Alert{Intake: a.intake.ID, Topics: marks, Digest: a.digest}
+	if a.outdated(marks) {
+		return alertAnswer{}, expired("a later alert about the asset was carried out before it", nil)
+	}
+	carried := &signal.Alert{Intake: a.intake.ID, Topics: marks, Digest: a.digest, Received: a.received, Job: a.job}
+	if a.fence != "" {
+		carried.Topics = append(carried.Topics, signal.AlertTopic{Name: a.fence})
+	}
 	if a.opens() && a.Position != "" {
 		open, _, err := h.open(ctx, a, same)
 		if err != nil {
@@ -353,14 +526,26 @@ func (h *AlertHandlers) attempt(ctx context.Context, a *alert) (alertAnswer, err
 // repeated returns the answer to the same alert before, if none about the same was accepted since.
 func (a *alert) repeated(marks []signal.AlertTopic) (answer string, ok bool) {
 	for _, t := range marks {
-		_, mark, _ := strings.Cut(t.Mark, " ") // behind its time
-		digest, text, _ := strings.Cut(mark, " ")
-		if digest != a.digest {
+		mark := strings.SplitN(t.Mark, " ", 4)
+		if len(mark) < 4 || mark[1] != a.digest {
 			return "", false
 		}
-		answer = text
+		answer = mark[3]
 	}
 	return answer, answer != ""
+}
+
+// outdated reports whether a was queued, and would undo what a later alert about the same has decided: one that opens a signal
+// whatever is open undoes nothing.
+func (a *alert) outdated(marks []signal.AlertTopic) bool {
+	if a.job == nil || a.opens() && a.Position == "" {
+		return false
+	}
+	return slices.ContainsFunc(marks, func(t signal.AlertTopic) bool {
+		mark := strings.SplitN(t.Mark, " ", 4)
+		received, err := strconv.ParseInt(mark[min(2, len(mark)-1)], 10, 64)
+		return err == nil && received > a.received.UnixMilli()
+	})
 }
 
 // again answers a repeated alert: with the signal that the first has made, or its answer.
@@ -373,7 +558,7 @@ func (h *AlertHandlers) again(ctx context.Context, account signal.AccountID, ans
 	if err != nil {
 		return alertAnswer{}, err
 	}
-	return alertAnswer{appendSignal(nil, found), found.Run, true}, nil
+	return alertAnswer{body: appendSignal(nil, found), run: found.Run, repeated: true}, nil
 }
 
 // open returns signals of the alert's agent, asset and strategy that are open and not asked to end, the newest first, and
@@ -463,7 +648,7 @@ func (h *AlertHandlers) submit(ctx context.Context, a *alert, carried *signal.Al
 	req.Reference = h.Submissions.reference(&req, a.Reference)
 	kept, err := h.Submissions.once.first(ctx, req.Account, *req.Reference, first)
 	if kept != nil {
-		answer = alertAnswer{body: kept.Body, run: signal.RunID(kept.Header["X-Run-Id"])}
+		answer = alertAnswer{body: kept.Body, run: signal.RunID(kept.Header["X-Run-Id"]), repeated: true}
 		if kept.Signal != nil {
 			answer.body = appendSignal(nil, kept.Signal)
 		}

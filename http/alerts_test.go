@@ -3,20 +3,27 @@ package http_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
+	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/limits"
 )
 
 // Append implements signalhttp.AlertLog.
-func (fakeRecords) Append(context.Context, signal.Change) (signal.Position, error) {
-	return signal.Position{}, nil
+func (f fakeRecords) Append(_ context.Context, c signal.Change) (signal.Position, error) {
+	if f.append == nil {
+		return signal.Position{}, nil
+	}
+	return signal.Position{}, f.append(c)
 }
 
 // A right token counts by its intake and by the runs of the account, and a wrong one by the address alone.
@@ -79,5 +86,153 @@ func TestTokensOfIntakesAreNotShown(t *testing.T) {
 	}
 	if text := log.String(); strings.Contains(text, "S3CRET") || strings.Count(text, "/v1/intake/{token}") < 6 {
 		t.Error(text)
+	}
+}
+
+func refusal(kind signal.Kind, code string) error {
+	return &signal.Error{Kind: kind, Code: code, Message: "the " + code}
+}
+
+// An alert that takes longer than a chart program waits is acknowledged once it is stored, and only then.
+func TestSlowAlertsAreQueued(t *testing.T) {
+	t.Parallel()
+	unknown := signal.Unavailable(errors.New("no answer"))
+	for name, test := range map[string]struct {
+		errs    []error // of the appends
+		revoked bool
+		status  int
+		text    string
+		notes   int
+	}{
+		"stored":               {[]error{nil}, false, 202, `{"signal":null,"reason":"queued"}`, 0},
+		"just carried out":     {[]error{refusal(signal.KindConflict, "alert_overtaken")}, false, 202, `"queued"`, 0},
+		"after a change":       {[]error{refusal(signal.KindConflict, "agent_changed"), nil}, false, 202, `"queued"`, 0},
+		"after its revocation": {[]error{refusal(signal.KindConflict, "agent_changed")}, true, 404, "not_found", 1},
+		"not stored":           {[]error{unknown}, false, 503, "unavailable", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var appended []signal.Change
+				f := &fakes{run: func(ctx context.Context, _ signal.RunRequest) (agent.Outcome, error) {
+					<-ctx.Done()
+					return agent.Outcome{}, ctx.Err()
+				}, append: func(c signal.Change) error {
+					appended = append(appended, c)
+					return test.errs[len(appended)-1]
+				}}
+				s := newServer(t, f)
+				f.intakes.revoked = test.revoked
+				start := time.Now()
+				a := do(t, s, "POST", "/v1/intake/right", "buy BTC", "Content-Type:text/plain")
+				if a.Status != test.status || !strings.Contains(a.Body, test.text) || len(f.intakes.notes) != test.notes {
+					t.Errorf("%d %s, %d notes", a.Status, a.Body, len(f.intakes.notes))
+				}
+				if took := time.Since(start); took > 2*time.Second {
+					t.Errorf("answered after %s", took)
+				}
+				if len(appended) != len(test.errs) {
+					t.Fatalf("%d appends", len(appended))
+				}
+				got := appended[0]
+				if j := got.Alert.Queued; j == nil || string(j.Alert.Body) != "buy BTC" || j.Alert.Intake != intakeID ||
+					!j.CreatedAt.Equal(start) || got.Agent == nil || len(got.Alert.Topics) != 1 || got.Alert.Topics[0].Name == "" {
+					t.Errorf("%+v", got)
+				}
+			})
+		})
+	}
+}
+
+// Alerts about one asset wait for each other no longer than one alone takes.
+func TestAlertsDoNotWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fakes{run: func(ctx context.Context, _ signal.RunRequest) (agent.Outcome, error) {
+			<-ctx.Done()
+			return agent.Outcome{}, ctx.Err()
+		}}
+		s := newServer(t, f)
+		start, answers := time.Now(), make(chan answer)
+		for range 10 {
+			go func() { answers <- do(t, s, "POST", "/v1/intake/right", "buy BTC", "Content-Type:text/plain") }()
+		}
+		for range 10 {
+			if a := <-answers; a.Status != 202 || time.Since(start) > 2*time.Second {
+				t.Errorf("%d after %s: %s", a.Status, time.Since(start), a.Body)
+			}
+		}
+	})
+}
+
+// A queued alert is tried until it succeeds, fails for good or is too old, and ends once.
+func TestQueuedAlertsEnd(t *testing.T) {
+	t.Parallel()
+	passing := &signal.RunError{Code: signal.Cancelled, Message: "stops", Passing: true}
+	stale := &signal.RunError{Code: signal.StaleData, Message: "too old"}
+	lost := refusal(signal.KindConflict, "job_lost")
+	busy := &signal.Error{Kind: signal.KindTooMany, Code: "too_many_runs", Message: "busy"}
+	later := strconv.FormatInt(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), 10)
+	for name, test := range map[string]struct {
+		body, mark string
+		age        time.Duration
+		runs       []error // their ends; the last again and again
+		revoked    bool
+		lost       bool
+		took       time.Duration
+		request    string // what the list gets from the handler; empty: nothing
+	}{
+		"it succeeds": {body: "buy BTC", runs: []error{nil}},
+		"it succeeds later": {body: "buy BTC", runs: []error{passing, busy, refusal(signal.KindConflict, "agent_changed"), nil},
+			took: 2 * time.Second},
+		"it fails":          {body: "buy BTC", runs: []error{stale}, request: `"error_code":"STALE_DATA"`},
+		"it cannot be read": {body: "hello out there", request: "invalid_request"},
+		"it is too old":     {body: "buy BTC", age: time.Minute + time.Millisecond, request: "expired_alert"},
+		"it becomes too old": {body: "buy BTC", age: 57 * time.Second, runs: []error{busy}, took: 4 * time.Second,
+			request: "minute: busy"},
+		"a later one was made": {body: `{"asset":"BTC","position":"long"}`, mark: "1-0 d " + later + " x", request: "expired_alert"},
+		"an action stays":      {body: "buy BTC", mark: "1-0 d " + later + " x", runs: []error{nil}},
+		"it is revoked":        {body: "buy BTC", revoked: true, request: "none"},
+		"another has it":       {body: "buy BTC", runs: []error{lost}, lost: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var appended []signal.Change
+				runs := 0
+				f := &fakes{run: func(_ context.Context, r signal.RunRequest) (agent.Outcome, error) {
+					if r.Alert.Job == nil || r.Alert.Job.Attempt != 2 {
+						t.Errorf("%+v", r.Alert)
+					}
+					err := test.runs[min(runs, len(test.runs)-1)]
+					runs++
+					return agent.Outcome{Run: runID, Signal: newSignal()}, err
+				}, append: func(c signal.Change) error {
+					appended = append(appended, c)
+					return nil
+				}}
+				newServer(t, f)
+				f.intakes.revoked, f.intakes.marks = test.revoked, []string{test.mark}
+				start := time.Now()
+				err := f.alerts.CarryOut(t.Context(), signal.Job{ID: jobID, Kind: signal.JobAlert, Attempt: 2,
+					CreatedAt: start.Add(-test.age), Request: signal.RunRequest{Account: accountID, Agent: "mine"},
+					Alert: &signal.QueuedAlert{Intake: intakeID, RequestID: "req_1", Body: []byte(test.body)}})
+				if (err != nil) != test.lost || time.Since(start) != test.took {
+					t.Errorf("%v after %s", err, time.Since(start))
+				}
+				if test.request == "" {
+					if len(appended) != 0 {
+						t.Errorf("%+v", appended)
+					}
+					return
+				}
+				if len(appended) != 1 || appended[0].Alert.Job == nil || (appended[0].Agent == nil) != test.revoked {
+					t.Fatalf("%+v", appended)
+				}
+				got := string(appended[0].Alert.Request)
+				if test.revoked != (got == "") || !test.revoked && (!strings.Contains(got, test.request) ||
+					!strings.Contains(got, `"status":202`) || !strings.Contains(got, `"request_id":"req_1"`)) {
+					t.Error(got)
+				}
+			})
+		})
 	}
 }

@@ -56,6 +56,8 @@ type fakes struct {
 	find     func(account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
 	record   func(id signal.SignalID, created, closed signal.Position) (*signal.Signal, error)
 	exit     func(account signal.AccountID, id signal.SignalID) error
+	append   func(c signal.Change) error
+	alerts   *signalhttp.AlertHandlers // of the server
 	closing  func(ctx context.Context, account signal.AccountID, id signal.SignalID) error
 	take     func(class limits.Class, who string) limits.Decision
 	claim    func(account signal.AccountID, key signal.ReplyKey) (*signal.Reply, error)
@@ -429,6 +431,8 @@ func (f *fakes) resources(c *config) []signalhttp.Resource {
 	list := signalhttp.NewSignalHandlers(signals, fakeRecords{f}, fakeRecords{f},
 		signalhttp.NewExports(c.MaxExports, c.MaxAccountExports, c.ExportStall), all)
 	f.intakes.fakeOwnAgents = &f.ownAgents
+	f.alerts = signalhttp.NewAlertHandlers(signalhttp.AlertOptions{Intakes: &f.intakes, Submissions: submissions, Signals: list,
+		Events: fakeRecords{f}, Now: time.Now, Log: c.Log})
 	return []signalhttp.Resource{
 		signalhttp.NewRunHandlers(agents, specs, once),
 		signalhttp.NewWeatherHandlers(c.Weather),
@@ -437,8 +441,7 @@ func (f *fakes) resources(c *config) []signalhttp.Resource {
 		signalhttp.NewAgentHandlers(all, signalhttp.NewOwnAgentHandlers(&f.ownAgents, fakeHealth{}, fakeAddresses{f}, c.Now)),
 		submissions,
 		signalhttp.NewIntakeHandlers(&f.intakes, &f.ownAgents, c.Now),
-		signalhttp.NewAlertHandlers(signalhttp.AlertOptions{Intakes: &f.intakes, Submissions: submissions, Signals: list,
-			Events: fakeRecords{f}, Log: c.Log}),
+		f.alerts,
 		signalhttp.NewAssetHandlers(c.Assets),
 		signalhttp.NewWorkHandlers(fakeWork{&f.workFakes}, specs),
 		signalhttp.NewScorecardHandlers(fakeWork{&f.workFakes}, signals, all, c.Now),

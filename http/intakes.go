@@ -19,8 +19,12 @@ type Intakes interface {
 	AddIntake(ctx context.Context, account signal.AccountID, agent signal.AgentID, in signal.Intake) error
 	// RemoveIntake revokes one. KindNotFound.
 	RemoveIntake(ctx context.Context, account signal.AccountID, agent signal.AgentID, id signal.IntakeID) error
-	// OfToken returns the agent and the intake of a token by its digest. KindNotFound.
+	// OfToken returns the agent and the intake of a token by its digest. KindNotFound. The agent may have been changed since:
+	// what is appended by it is refused then.
 	OfToken(ctx context.Context, digest string) (signal.Agent, signal.Intake, error)
+	// OfIntake reads the agent of an intake as it is stored, and the intake. KindNotFound.
+	OfIntake(ctx context.Context, account signal.AccountID, agent signal.AgentID, id signal.IntakeID) (
+		signal.Agent, signal.Intake, error)
 	// Marks returns topics of alerts with their marks.
 	Marks(ctx context.Context, account signal.AccountID, topics []string) ([]signal.AlertTopic, error)
 	// NoteRequest adds a request that was refused to the list of an intake.

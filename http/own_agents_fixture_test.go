@@ -101,7 +101,9 @@ func (f *fakeOwnAgents) Names(_ context.Context, account signal.AccountID) (
 // fakeIntakes has one intake of the agent mine, with every token but "wrong", beside those of fakeOwnAgents.
 type fakeIntakes struct {
 	*fakeOwnAgents
-	notes [][]byte
+	notes   [][]byte
+	revoked bool
+	marks   []string // of topics
 }
 
 var mine = signal.Agent{ID: "mine", Account: accountID, Category: signal.Trading, Strategies: []string{"cross", "other"}}
@@ -133,8 +135,20 @@ func (*fakeIntakes) OfToken(_ context.Context, digest string) (signal.Agent, sig
 	return mine, signal.Intake{ID: intakeID, Digest: digest}, nil
 }
 
-func (*fakeIntakes) Marks(_ context.Context, _ signal.AccountID, topics []string) ([]signal.AlertTopic, error) {
-	return make([]signal.AlertTopic, len(topics)), nil
+func (f *fakeIntakes) OfIntake(context.Context, signal.AccountID, signal.AgentID, signal.IntakeID) (
+	signal.Agent, signal.Intake, error) {
+	if f.revoked {
+		return signal.Agent{}, signal.Intake{}, signal.NotFound("intake")
+	}
+	return f.OfToken(context.Background(), "")
+}
+
+func (f *fakeIntakes) Marks(_ context.Context, _ signal.AccountID, topics []string) ([]signal.AlertTopic, error) {
+	list := make([]signal.AlertTopic, len(topics))
+	for i := range min(len(list), len(f.marks)) {
+		list[i].Mark = f.marks[i]
+	}
+	return list, nil
 }
 
 func (f *fakeIntakes) NoteRequest(_ context.Context, _ signal.AccountID, _ signal.IntakeID, request []byte) error {

@@ -76,6 +76,7 @@ type Agents struct {
 	exec      *executor
 	quota     *quota
 	trading   *trader
+	alerts    func(context.Context, signal.Job) error // see OnAlert
 
 	mu       sync.Mutex
 	draining bool
@@ -129,6 +130,7 @@ func New(sys *engine.System, o Options) *Agents {
 		actors: make(map[signal.AgentID]engine.Ref),
 		quota:  newQuota(o.MaxConcurrent),
 		exec:   exec,
+		alerts: func(context.Context, signal.Job) error { return errNoAlerts },
 	}
 	a.trading = newTrader(o.Market, o.Now, o.Cost)
 	a.trading.outcomes = o.Outcomes
@@ -382,6 +384,10 @@ func (a *Agents) Jobs(ctx context.Context, account signal.AccountID, status sign
 	}
 	return a.o.Jobs.Jobs(ctx, account, status, limit, offset)
 }
+
+// OnAlert makes f carry out the jobs of kind signal.JobAlert, and end them. After an error they are taken again. It must be
+// called before Work.
+func (a *Agents) OnAlert(f func(context.Context, signal.Job) error) { a.alerts = f }
 
 // Work takes jobs and executes them until ctx ends. It then returns nil without waiting
 // for jobs under way, which Drain does. It continues after errors of the store.

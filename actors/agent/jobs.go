@@ -46,6 +46,9 @@ const maxAskedJobs = 4096
 // errNoJobs is the cause of refusals without a store for jobs.
 var errNoJobs = errors.New("no store for jobs")
 
+// errNoAlerts leaves alerts to other processes, where this one has nothing that carries them out.
+var errNoAlerts = errors.New("this process carries out no alerts")
+
 // worker takes jobs from the queue and executes them.
 type worker struct {
 	agents   *Agents
@@ -136,6 +139,13 @@ func drain(tokens <-chan struct{}) (n int) {
 // or left to another process.
 func (w *worker) work(j signal.Job) {
 	defer w.jobs.Done(j)
+	if j.Kind == signal.JobAlert {
+		defer w.agents.running.Done()
+		if err := w.agents.alerts(w.agents.exec.ctx, j); err != nil {
+			w.log.Info("an alert is left to another worker", "job", string(j.ID), "attempt", j.Attempt, "err", err)
+		}
+		return
+	}
 	j.Request.Reply = nil // the client got its answer when the job was queued
 	r := w.agents.newRun(j.Run, j.Request, &j, w.agents.running.Done)
 	defer r.release()

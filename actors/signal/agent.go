@@ -111,6 +111,7 @@ const (
 	JobRun      JobKind = "" // a run of an agent, the default
 	JobScan     JobKind = "scan"
 	JobBacktest JobKind = "backtest"
+	JobAlert    JobKind = "alert" // of a chart, which was acknowledged before it was carried out
 )
 
 // JobStatus is the state of a job.
@@ -133,6 +134,7 @@ type Job struct {
 	Assets  []string  // of a scan, in place of Request.Asset
 	From    time.Time // of a backtest: when its first signals are made, or zero
 	To      time.Time // of a backtest: when its last signals are made, or zero
+	Alert   *QueuedAlert
 	Status  JobStatus
 	Attempt int // counts the workers that have taken the job; 0 while queued
 	// Entry is the job's entry in the queue while a worker holds it; zero otherwise.

@@ -117,18 +117,35 @@ type Alert struct {
 	Intake IntakeID
 	// Topics are what the alert is about. The change is refused with KindConflict, alert_overtaken, if another alert
 	// about one of them was accepted since its mark was read. It becomes their newest.
-	Topics []AlertTopic
-	Digest string // of the intake and of the body
+	Topics   []AlertTopic
+	Digest   string    // of the intake and of the body
+	Received time.Time // when the service got it
 	// Answer is the JSON that is answered; empty for the signal that the change creates.
 	Answer  string
 	Request []byte     // for the intake's list of requests: JSON; nil for none
 	Exits   []SignalID // whose agent ends them: those that are open, once
+	// Queued is a new job that carries out the alert: the change only acknowledges it, and refuses what would still carry it out
+	// under one of Topics.
+	Queued *Job
+	// Job is the job that has carried out the alert, which ends. Unless its attempt holds it the change is refused with
+	// KindConflict, job_lost.
+	Job *Job
+}
+
+// QueuedAlert is the alert of a job of kind JobAlert, whose request has the account and the agent alone. It was received
+// when the job was created.
+type QueuedAlert struct {
+	Intake    IntakeID
+	RequestID string // of the request that brought it
+	Body      []byte
 }
 
 // AlertTopic is a strategy with an asset, about which alerts are.
 type AlertTopic struct {
 	Name string // unique within the account
-	Mark string // of the newest alert as it was read; empty: of none in the last AlertMemory
+	// Mark is that of the newest alert as it was read: "STAMP DIGEST RECEIVED ANSWER", with the time in milliseconds and the
+	// answer or the signal's id; empty: of none in the last AlertMemory.
+	Mark string
 }
 
 // AlertMemory is how long the newest alert about a topic is remembered.

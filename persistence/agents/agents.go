@@ -219,6 +219,9 @@ func (s *Store) update(
 			o.Step(eventlog.CmdHSet, k, string(id), record, eventlog.AgentRevision(id), revision)
 		}
 		_, err = s.log.Apply(ctx, s.c.Partition(account), o)
+		s.mu.Lock()
+		delete(s.known, knownKey{account, id})
+		s.mu.Unlock()
 		if !errors.Is(err, errChanged) {
 			return *a, err
 		}

@@ -128,7 +128,7 @@ func tokenOwner(account signal.AccountID, id signal.AgentID) string {
 	return string(account) + " " + string(id)
 }
 
-// OfToken returns the agent that the token with a digest sends alerts to, and the intake. KindNotFound.
+// OfToken returns the agent that the token with a digest sends alerts to as Known does, and the intake. KindNotFound.
 func (s *Store) OfToken(ctx context.Context, digest string) (signal.Agent, signal.Intake, error) {
 	o, known := s.owners.get(digest)
 	if !known {
@@ -137,19 +137,39 @@ func (s *Store) OfToken(ctx context.Context, digest string) (signal.Agent, signa
 			return signal.Agent{}, signal.Intake{}, err
 		}
 	}
-	a, err := s.Agent(ctx, o.account, o.agent)
-	if signal.KindOf(err) == signal.KindNotFound {
+	with := func(in signal.Intake) bool { return in.Digest == digest }
+	a, err := s.Known(ctx, o.account, o.agent)
+	at := slices.IndexFunc(a.Intakes, with)
+	var in signal.Intake
+	if err == nil && at >= 0 {
+		in = a.Intakes[at]
+	} else if a, in, err = s.intake(ctx, o.account, o.agent, with); err != nil { // it may be newer than what is known
+		return a, in, err
+	}
+	if !known {
+		s.owners.put(digest, o)
+	}
+	return a, in, nil
+}
+
+// OfIntake reads the agent of an intake, and the intake. KindNotFound.
+func (s *Store) OfIntake(
+	ctx context.Context, account signal.AccountID, id signal.AgentID, intake signal.IntakeID,
+) (signal.Agent, signal.Intake, error) {
+	return s.intake(ctx, account, id, func(in signal.Intake) bool { return in.ID == intake })
+}
+
+// intake reads an agent with its intake for which with is true. KindNotFound.
+func (s *Store) intake(
+	ctx context.Context, account signal.AccountID, id signal.AgentID, with func(signal.Intake) bool,
+) (signal.Agent, signal.Intake, error) {
+	a, err := s.Agent(ctx, account, id)
+	at := slices.IndexFunc(a.Intakes, with)
+	if signal.KindOf(err) == signal.KindNotFound || err == nil && at < 0 {
 		err = errNoIntake
 	}
 	if err != nil {
 		return signal.Agent{}, signal.Intake{}, err
-	}
-	at := slices.IndexFunc(a.Intakes, func(in signal.Intake) bool { return in.Digest == digest })
-	if at < 0 {
-		return signal.Agent{}, signal.Intake{}, errNoIntake
-	}
-	if !known {
-		s.owners.put(digest, o)
 	}
 	return a, a.Intakes[at], nil
 }

@@ -129,7 +129,7 @@ func TestAlertsFollowEachOther(t *testing.T) {
 	storetest.Must(t, err)
 	change := func(digest string, topics []signal.AlertTopic) error {
 		_, err := log.Append(ctx, signal.Change{Account: account, Agent: &a, Alert: &signal.Alert{Intake: in.ID, Topics: topics,
-			Digest: digest, Answer: `{"reason":"closed"}`, Request: []byte(`{}`)}})
+			Digest: digest, Received: time.UnixMilli(5), Answer: `{"reason":"closed"}`, Request: []byte(`{}`)}})
 		return err
 	}
 	storetest.Must(t, change("first", marks[:1]))
@@ -138,7 +138,7 @@ func TestAlertsFollowEachOther(t *testing.T) {
 	}
 	again, err := s.Marks(ctx, account, []string{"one", "two"})
 	storetest.Must(t, err)
-	if again[1].Mark != "" || !strings.HasSuffix(again[0].Mark, ` first {"reason":"closed"}`) {
+	if again[1].Mark != "" || !strings.HasSuffix(again[0].Mark, ` first 5 {"reason":"closed"}`) {
 		t.Errorf("%+v", again)
 	}
 	s.c.RDB.Del(ctx, s.c.AlertKey(s.c.Partition(account), account, "one")) // a minute later

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -74,6 +75,10 @@ func AppendJobRequest(b []byte, j *signal.Job) []byte {
 		return b
 	}
 	b = AppendString(b, string(j.Kind))
+	if a := j.Alert; a != nil {
+		b = appendID(b, "itk_", string(a.Intake))
+		return append(AppendString(b, a.RequestID), a.Body...)
+	}
 	b = AppendStrings(b, j.Assets)
 	return binary.AppendVarint(binary.AppendVarint(b, MilliOf(j.From)), MilliOf(j.To))
 }
@@ -107,10 +112,14 @@ func decodeJobRequest(id signal.JobID, value []byte) (signal.Job, error) {
 	r.Parameters.Features = d.Strings()
 	r.Parameters.Locale = string(d.TextBytes(d.Byte()))
 	if work {
-		j.Kind = signal.JobKind(d.TextBytes(d.Byte()))
-		j.Assets = d.Strings()
-		j.From, j.To = boundOf(d.Varint()), boundOf(d.Varint())
-		if j.Kind != signal.JobScan && j.Kind != signal.JobBacktest {
+		switch j.Kind = signal.JobKind(d.TextBytes(d.Byte())); j.Kind {
+		case signal.JobScan, signal.JobBacktest:
+			j.Assets = d.Strings()
+			j.From, j.To = boundOf(d.Varint()), boundOf(d.Varint())
+		case signal.JobAlert:
+			j.Alert = &signal.QueuedAlert{Intake: signal.IntakeID(d.ID("itk_")), RequestID: string(d.TextBytes(d.Byte()))}
+			j.Alert.Body = slices.Clone(d.B)
+		default:
 			d.Fail(fmt.Errorf("job of kind %q is not known", j.Kind))
 		}
 	}

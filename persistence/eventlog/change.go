@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -117,11 +118,20 @@ func (o *Operation) addAlert(p int, c *signal.Change) {
 	if c.Signal != nil {
 		created = string(c.Signal.ID)
 	}
-	mark := a.Digest + " " + cmp.Or(a.Answer, created)
+	mark, kept := strings.Join([]string{a.Digest, milli(a.Received), cmp.Or(a.Answer, created)}, " "), signal.AlertMemory
+	if a.Queued != nil {
+		kept = fenceKept
+	}
 	for _, t := range a.Topics {
 		k := o.Key(o.AlertKey(p, c.Account, t.Name))
 		o.Guard(guardKeyFree, k, ErrAlertOvertaken, t.Mark)
-		o.Stamped(StampID, 0, CmdSet, k, mark, "PX", strconv.FormatInt(signal.AlertMemory.Milliseconds(), 10))
+		o.Stamped(StampID, 0, CmdSet, k, mark, "PX", strconv.FormatInt(kept.Milliseconds(), 10))
+	}
+	if a.Queued != nil {
+		o.queueAlert(p, a.Queued)
+	}
+	if a.Job != nil {
+		o.endAlert(p, a.Job)
 	}
 	for _, id := range a.Exits {
 		o.exit(c.Account, id)
@@ -131,6 +141,26 @@ func (o *Operation) addAlert(p int, c *signal.Change) {
 		o.Step(cmdXAdd, k, IntakeRequest(a.Request, created)...)
 		o.Step(CmdExpire, k, strconv.Itoa(int(IntakeRequestsKept/time.Second)))
 	}
+}
+
+// fenceKept is how long a queued alert keeps its first attempt from being appended, which may be under way for a run and an
+// append.
+const fenceKept = time.Hour
+
+// queueAlert stores a job of an alert, which no list of jobs has, and puts it into the queue.
+func (o *Operation) queueAlert(p int, j *signal.Job) {
+	o.Step(CmdHSet, o.Key(o.JobKey(p, j.ID)), codec.JobState, codec.JobStateText(signal.JobQueued, 0),
+		codec.JobRequest, codec.Text(codec.AppendJobRequest(nil, j)))
+	o.Step(cmdXAdd, o.Key(o.JobQueueKey(p)), "*", "j", string(j.ID), "a", string(j.Request.Account))
+}
+
+// endAlert removes the job of an alert, and refuses that unless the attempt of j holds it.
+func (o *Operation) endAlert(p int, j *signal.Job) {
+	record, queue, entry := o.Key(o.JobKey(p, j.ID)), o.Key(o.JobQueueKey(p)), j.Entry.String()
+	o.Guard(GuardFieldIs, record, errJobLost, codec.JobState, codec.JobStateText(signal.JobRunning, j.Attempt))
+	o.Step(CmdHDel, record, codec.JobState, codec.JobStarted, codec.JobRequest)
+	o.Step(cmdXAck, queue, JobGroup, entry)
+	o.Step(cmdXDel, queue, entry)
 }
 
 // IntakeRequestsKept is how long the list of an intake's requests is kept after the last.

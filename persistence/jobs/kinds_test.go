@@ -106,3 +106,67 @@ func TestJobsOfOtherKindsHaveAVersionOfTheirOwn(t *testing.T) {
 		t.Error("a job of an unknown kind is read")
 	}
 }
+
+// TestAlertsAreCarriedOutOnce: by the request that brings it or, once it is queued, by one worker. No list shows its job.
+func TestAlertsAreCarriedOutOnce(t *testing.T) {
+	b := newJobBench(t, 1)
+	j := b.jobs("n1", 0)
+	ctx, account, now := t.Context(), signal.NewAccountID(), b.store.Now().UTC().Truncate(time.Millisecond)
+	job := signal.Job{ID: signal.NewJobID(), Run: signal.NewRunID(), Kind: signal.JobAlert, Status: signal.JobQueued,
+		CreatedAt: now, Request: signal.RunRequest{Account: account, Agent: "mine"},
+		Alert: &signal.QueuedAlert{Intake: signal.NewIntakeID(), RequestID: "any text", Body: []byte("long BTC\nsl=1%")}}
+	carry := func(a signal.Alert) string {
+		t.Helper()
+		a.Digest, a.Received, a.Answer = "d", now, "{}"
+		_, err := b.log.Append(ctx, signal.Change{Account: account, Alert: &a})
+		if err != nil && signal.CodeOf(err) == "" {
+			t.Fatal(err)
+		}
+		return signal.CodeOf(err)
+	}
+	fence := func(name string) []signal.AlertTopic { return []signal.AlertTopic{{Name: name}} }
+	if code := carry(signal.Alert{Topics: fence("fast")}); code != "" {
+		t.Fatal(code)
+	}
+	if code := carry(signal.Alert{Topics: fence("fast"), Queued: &job}); code != "alert_overtaken" {
+		t.Errorf("queued after it was carried out: %q", code)
+	}
+	if n, err := j.Waiting(ctx); n != 0 || err != nil {
+		t.Errorf("%d jobs wait: %v", n, err)
+	}
+	if code := carry(signal.Alert{Topics: fence("slow"), Queued: &job}); code != "" {
+		t.Fatal(code)
+	}
+	if code := carry(signal.Alert{Topics: append(fence("slow"), signal.AlertTopic{Name: "BTC"})}); code != "alert_overtaken" {
+		t.Errorf("carried out after it was queued: %q", code)
+	}
+	for attempt := 1; attempt <= 2; attempt++ {
+		taken := b.next(j)
+		want := job
+		want.Status, want.Attempt, want.Entry, want.StartedAt = signal.JobRunning, attempt, taken.Entry, taken.StartedAt
+		if d := cmp.Diff(want, taken); d != "" {
+			t.Errorf("taken (-want +got):\n%s", d)
+		}
+		former := taken
+		former.Attempt--
+		if code := carry(signal.Alert{Job: &former}); code != "job_lost" {
+			t.Errorf("carried out by a former attempt: %q", code)
+		}
+		if attempt == 2 {
+			if code := carry(signal.Alert{Topics: fence("BTC"), Job: &taken}); code != "" {
+				t.Error(code)
+			}
+			if code := carry(signal.Alert{Job: &taken}); code != "job_lost" {
+				t.Errorf("carried out twice: %q", code)
+			}
+		}
+		j.Done(taken) // the first time without an outcome
+	}
+	if list, total, err := j.Jobs(ctx, account, "", 10, 0); len(list) != 0 || total != 0 || err != nil {
+		t.Errorf("%v %d %v", list, total, err)
+	}
+	rdb := b.server.Client()
+	if left := rdb.Exists(ctx, b.store.JobKey(0, job.ID)).Val() + rdb.XLen(ctx, b.store.JobQueueKey(0)).Val(); left != 0 {
+		t.Errorf("%d records or entries are left", left)
+	}
+}
