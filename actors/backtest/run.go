@@ -53,7 +53,8 @@ func (t *Trade) Open() bool { return t.Exit == strategy.Exit{} }
 func (t *Trade) Outcome(cost float64) Outcome {
 	created, closed := time.UnixMilli(t.CreatedAt), time.UnixMilli(t.ClosedAt)
 	return Outcome{At: t.ClosedAt, R: strategy.R(t.Direction, t.Levels, t.Exit.Price),
-		Cost: strategy.CostR(t.Levels, t.Exit.Price, cost), Confidence: t.Confidence, Reason: t.Exit.Reason,
+		Cost: strategy.CostR(t.Levels, t.Exit.Price, cost), Target: strategy.R(t.Direction, t.Levels, t.Levels.Target),
+		Confidence: t.Confidence, Reason: t.Exit.Reason,
 		Minutes: strategy.DurationMinutes(created, closed), MFE: t.Excursion.Best, MAE: t.Excursion.Worst}
 }
 

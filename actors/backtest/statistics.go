@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
 // Outcome is the outcome of a signal with prices.
@@ -14,6 +15,7 @@ type Outcome struct {
 	At         int64   // the closing, in milliseconds since 1970
 	R          float64 // result before costs, in multiples of |Entry-Stop|
 	Cost       float64 // of entry and exit together, in the same unit
+	Target     float64 // the result at the target, in the same unit
 	Confidence float64 // at its creation
 	Minutes    int64   // how long the signal was open
 	MFE, MAE   float64 // best and worst excursion in R
@@ -104,6 +106,8 @@ type Statistics struct {
 	Wins            int      `json:"wins"` // closed in profit before costs
 	HitRate         Figure   `json:"hit_rate"`
 	HitRateInterval Interval `json:"hit_rate_interval"` // 95 %, Wilson
+	BreakEven       Figure   `json:"break_even"`        // see Payoff
+	BreakEvenNet    Figure   `json:"break_even_net"`    // after costs
 	MeanR           Figure   `json:"mean_r"`
 	MedianR         Figure   `json:"median_r"`
 	ExpectancyR     Figure   `json:"expectancy_r"`   // mean after costs
@@ -137,12 +141,49 @@ func Summarize(outcomes []Outcome) Statistics {
 	return t.Statistics()
 }
 
+// Payoff accumulates what outcomes gain and lose before costs, in R. The zero value is empty.
+type Payoff struct {
+	Count, Wins          int
+	Gains, Losses, Costs float64 // 0 or more
+	targets              float64
+}
+
+// Add adds an outcome.
+func (p *Payoff) Add(o *Outcome) {
+	p.Count++
+	p.Costs += o.Cost
+	p.targets += o.Target
+	if o.R > 0 {
+		p.Wins++
+		p.Gains += o.R
+	} else {
+		p.Losses -= o.R
+	}
+}
+
+// BreakEven returns the hit rates at which the mean result would be 0 before and after costs, given the mean profit and the
+// mean loss. Where all have won, a loss is 1 R, as at the stop, and where none has, a profit is that of the mean target.
+func (p *Payoff) BreakEven() (before, net Figure) {
+	n, wins := float64(p.Count), float64(p.Wins)
+	if n == 0 {
+		return none, none
+	}
+	win, loss := p.targets/n, 1.
+	if wins > 0 {
+		win = p.Gains / wins
+	}
+	if wins < n {
+		loss = p.Losses / (n - wins)
+	}
+	return Figure(strategy.BreakEven(win, loss, 0)), Figure(strategy.BreakEven(win, loss, p.Costs/n))
+}
+
 // Tally accumulates outcomes. It keeps the R of each for the median. The zero value is
 // empty.
 type Tally struct {
-	count, wins              int
+	payoff                   Payoff
 	rs                       []float64
-	r, net, gains, losses    float64
+	net, gains, losses       float64 // after costs
 	peak, drawdown           float64
 	minutes, mfe, mae        float64
 	confidence, squaredError float64
@@ -161,10 +202,8 @@ func (t *Tally) Add(o *Outcome) {
 		won = 1
 	}
 	net := o.R - o.Cost
-	t.count++
-	t.wins += won
+	t.payoff.Add(o)
 	t.rs = append(t.rs, o.R)
-	t.r += o.R
 	t.net += net
 	if net > 0 {
 		t.gains += net
@@ -190,20 +229,22 @@ func (t *Tally) Add(o *Outcome) {
 
 // Statistics returns the statistics of the outcomes added so far.
 func (t *Tally) Statistics() Statistics {
-	n := float64(t.count)
+	p := &t.payoff
+	n := float64(p.Count)
 	mean := func(sum float64) Figure { return Figure(sum / n) } // NaN without any
 	s := Statistics{
-		Count: t.count, Wins: t.wins, HitRate: mean(float64(t.wins)), HitRateInterval: Wilson(t.wins, t.count),
-		MeanR: mean(t.r), MedianR: median(t.rs), ExpectancyR: mean(t.net), ProfitFactor: none,
+		Count: p.Count, Wins: p.Wins, HitRate: mean(float64(p.Wins)), HitRateInterval: Wilson(p.Wins, p.Count),
+		MeanR: mean(p.Gains - p.Losses), MedianR: median(t.rs), ExpectancyR: mean(t.net), ProfitFactor: none,
 		MaxDrawdownR: Figure(t.drawdown), TotalR: Figure(t.net), MeanMinutes: mean(t.minutes), Reasons: t.reasons,
 		MeanMFE: mean(t.mfe), MeanMAE: mean(t.mae), MeanConfidence: mean(t.confidence),
 		Brier: mean(t.squaredError), BrierSkill: none, Slope: none, SlopeError: none, Reliability: make([]Bucket, buckets),
 	}
+	s.BreakEven, s.BreakEvenNet = p.BreakEven()
 	if t.losses > 0 {
 		s.ProfitFactor = Figure(t.gains / t.losses)
 	}
-	if t.wins > 0 && t.wins < t.count {
-		base := float64(t.wins) / n
+	if p.Wins > 0 && p.Wins < p.Count {
+		base := float64(p.Wins) / n
 		s.BrierSkill = 1 - s.Brier/Figure(base*(1-base))
 		s.Slope, s.SlopeError = t.slope()
 	}
@@ -218,9 +259,9 @@ func (t *Tally) Statistics() Statistics {
 // slope returns the slope of success on confidence by least squares and its standard error;
 // none if too few signals, or all the same confidence, leave it undefined.
 func (t *Tally) slope() (slope, deviation Figure) {
-	n, wins := float64(t.count), float64(t.wins)
+	n, wins := float64(t.payoff.Count), float64(t.payoff.Wins)
 	variance := t.squares - t.confidence*t.confidence/n
-	if t.count < 3 || variance < 1e-9*t.squares {
+	if n < 3 || variance < 1e-9*t.squares {
 		return none, none
 	}
 	covariance := t.products - t.confidence*wins/n

@@ -20,6 +20,8 @@ type goldenCase struct {
 		Count, Wins    int
 		HitRate        *float64 `json:"hit_rate"`
 		Interval       []float64
+		BreakEven      *float64 `json:"break_even"`
+		BreakEvenNet   *float64 `json:"break_even_net"`
 		MeanR          *float64 `json:"mean_r"`
 		MedianR        *float64 `json:"median_r"`
 		ExpectancyR    *float64 `json:"expectancy_r"`
@@ -81,6 +83,8 @@ func TestStatisticsEqualIndependentOnes(t *testing.T) {
 			same("low end", got.HitRateInterval.Low, low)
 			same("high end", got.HitRateInterval.High, high)
 			same("hit rate", got.HitRate, want.HitRate)
+			same("break-even", got.BreakEven, want.BreakEven)
+			same("break-even after costs", got.BreakEvenNet, want.BreakEvenNet)
 			same("mean", got.MeanR, want.MeanR)
 			same("median", got.MedianR, want.MedianR)
 			same("expectancy", got.ExpectancyR, want.ExpectancyR)
@@ -128,8 +132,8 @@ func TestUndefinedStatisticsAreNull(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"hit_rate", "mean_r", "median_r", "expectancy_r", "profit_factor", "brier_score",
-		"brier_skill"} {
+	for _, name := range []string{"hit_rate", "break_even", "break_even_net", "mean_r", "median_r", "expectancy_r", "profit_factor",
+		"brier_score", "brier_skill"} {
 		if v, ok := got[name]; !ok || v != nil {
 			t.Errorf("%s is %v, want null", name, v)
 		}

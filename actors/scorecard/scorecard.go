@@ -453,7 +453,8 @@ func (a *account) close(at signal.Position, s *signal.Signal, cost func(string) 
 	}
 	a.closed = append(a.closed, entry{own: own, group: o.group, ending: a.endings, created: o.created, Outcome: backtest.Outcome{
 		At: s.Closing.At.UnixMilli(), R: strategy.R(o.direction, o.levels, exit),
-		Cost: strategy.CostR(o.levels, exit, cost(a.groups[o.group].asset)), Confidence: o.confidence,
+		Cost:   strategy.CostR(o.levels, exit, cost(a.groups[o.group].asset)),
+		Target: strategy.R(o.direction, o.levels, o.levels.Target), Confidence: o.confidence,
 		Minutes: s.Closing.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: s.Closing.Reason}})
 }
 

@@ -106,8 +106,9 @@ func (r *fakeRecords) want(fits func(*signal.Signal) bool, cost float64) backtes
 		if fits(s) {
 			c, exit := s.Closing, *s.Closing.ExitPrice
 			list = append(list, backtest.Outcome{At: c.At.UnixMilli(), R: strategy.R(s.Direction, *s.Levels, exit),
-				Cost: strategy.CostR(*s.Levels, exit, cost), Confidence: s.FirstConfidence,
-				Minutes: c.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: c.Reason})
+				Cost: strategy.CostR(*s.Levels, exit, cost), Target: strategy.R(s.Direction, *s.Levels, s.Levels.Target),
+				Confidence: s.FirstConfidence,
+				Minutes:    c.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: c.Reason})
 		}
 	}
 	return backtest.Summarize(list)
@@ -219,6 +220,7 @@ func TestCardByHand(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `{"count":3,"wins":2,"hit_rate":0.666667,"hit_rate_interval":{"low":0.20766,"high":0.938508},` +
+		`"break_even":0.533333,"break_even_net":0.596044,` +
 		`"mean_r":0.25,"median_r":0.25,"expectancy_r":0.132417,"profit_factor":1.360808,"max_drawdown_r":1.101,` +
 		`"total_r":0.39725,"mean_duration_minutes":91,` +
 		`"close_reasons":{"take_profit":0,"stop_loss":0,"expired":3,"agent_exit":0},"mean_mfe_r":1,"mean_mae_r":-0.5,` +

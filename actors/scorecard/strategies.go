@@ -19,12 +19,10 @@ type Strategy struct {
 	Wins            int               `json:"wins"` // closed in profit before costs
 	HitRate         backtest.Figure   `json:"hit_rate"`
 	HitRateInterval backtest.Interval `json:"hit_rate_interval"`
-	// BreakEven is the hit rate at which the mean result would be 0 before costs, given the mean profit and the mean
-	// loss, BreakEvenNet that after costs.
-	BreakEven    backtest.Figure `json:"break_even"`
-	BreakEvenNet backtest.Figure `json:"break_even_net"`
-	MeanR        backtest.Figure `json:"mean_r"`
-	ExpectancyR  backtest.Figure `json:"expectancy_r"` // after costs
+	BreakEven       backtest.Figure   `json:"break_even"`     // see backtest.Payoff
+	BreakEvenNet    backtest.Figure   `json:"break_even_net"` // after costs
+	MeanR           backtest.Figure   `json:"mean_r"`
+	ExpectancyR     backtest.Figure   `json:"expectancy_r"` // after costs
 	// Skill is that of the newest of the signals, in log odds; null until it is known.
 	Skill         backtest.Figure   `json:"skill"`
 	SkillInterval backtest.Interval `json:"skill_interval"`
@@ -66,13 +64,12 @@ func TrialOf(terms *strategy.Terms, d signal.Direction, l signal.Levels, c *sign
 
 // StrategyTally accumulates the closed signals of a strategy of an account's agent. The zero value is empty.
 type StrategyTally struct {
-	count, wins         int
-	gains, losses, cost float64 // in R; losses are 0 or more
-	trials              []strategy.Trial
-	miss                float64 // of confidence
-	claims              int
-	claimMiss           float64
-	ranges              [claimRanges]struct {
+	payoff    backtest.Payoff
+	trials    []strategy.Trial
+	miss      float64 // of confidence
+	claims    int
+	claimMiss float64
+	ranges    [claimRanges]struct {
 		count            int
 		claimed, outcome float64
 	}
@@ -80,14 +77,7 @@ type StrategyTally struct {
 
 // Add adds a closed signal with prices that did not end before the one before.
 func (t *StrategyTally) Add(o *backtest.Outcome, of *Trial) {
-	t.count++
-	t.cost += o.Cost
-	if o.R > 0 {
-		t.wins++
-		t.gains += o.R
-	} else {
-		t.losses -= o.R
-	}
+	t.payoff.Add(o)
 	if of == nil {
 		return
 	}
@@ -113,20 +103,18 @@ func miss(forecast, outcome float64) float64 {
 
 // Strategy returns the figures of the signals added so far, without the names.
 func (t *StrategyTally) Strategy() Strategy {
-	none, n := backtest.Figure(math.NaN()), float64(t.count)
+	p, none := &t.payoff, backtest.Figure(math.NaN())
+	n := float64(p.Count)
 	mean := func(sum, n float64) backtest.Figure { return backtest.Figure(sum / n) } // NaN without any
 	skill := strategy.SkillOf(t.trials)
-	s := Strategy{Count: t.count, Wins: t.wins, HitRate: mean(float64(t.wins), n),
-		HitRateInterval: backtest.Wilson(t.wins, t.count), BreakEven: none, BreakEvenNet: none, MeanR: mean(t.gains-t.losses, n), ExpectancyR: mean(t.gains-t.losses-t.cost, n),
-		Skill: none, SkillInterval: backtest.Interval{Low: none, High: none}, SkillSample: skill.N,
+	s := Strategy{Count: p.Count, Wins: p.Wins, HitRate: mean(float64(p.Wins), n),
+		HitRateInterval: backtest.Wilson(p.Wins, p.Count), MeanR: mean(p.Gains-p.Losses, n),
+		ExpectancyR: mean(p.Gains-p.Losses-p.Costs, n),
+		Skill:       none, SkillInterval: backtest.Interval{Low: none, High: none}, SkillSample: skill.N,
 		Brier: mean(t.miss, float64(len(t.trials))),
 		Claimed: Claimed{Count: t.claims, Brier: mean(t.claimMiss, float64(t.claims)),
 			Ranges: make([]ClaimRange, claimRanges)}}
-	if t.wins > 0 && t.wins < t.count {
-		win, loss := t.gains/float64(t.wins), t.losses/float64(t.count-t.wins)
-		s.BreakEven = backtest.Figure(strategy.BreakEven(win, loss, 0))
-		s.BreakEvenNet = backtest.Figure(strategy.BreakEven(win, loss, t.cost/n))
-	}
+	s.BreakEven, s.BreakEvenNet = p.BreakEven()
 	if skill.Known() {
 		s.Skill = backtest.Figure(skill.Estimate)
 		s.SkillInterval = backtest.Interval{Low: backtest.Figure(skill.Low), High: backtest.Figure(skill.High)}

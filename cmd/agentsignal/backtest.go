@@ -338,6 +338,7 @@ func printStatistics(w io.Writer, s *backtest.Statistics) {
 		fmt.Fprintf(w, "closed in profit\t%d (no rates of fewer than %d signals)\n", s.Wins, backtest.MinForRates)
 	} else {
 		row("hit rate", "%.4f (95 %%: %.4f to %.4f)", s.HitRate, s.HitRateInterval.Low, s.HitRateInterval.High)
+		row("break-even, after costs", "%.4f, %.4f", s.BreakEven, s.BreakEvenNet)
 	}
 	row("mean confidence", "%.4f", s.MeanConfidence)
 	row("mean R, median R", "%+.4f, %+.4f", s.MeanR, s.MedianR)

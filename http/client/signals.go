@@ -106,8 +106,9 @@ type Statistics struct {
 		Low  *float64 `json:"low"`
 		High *float64 `json:"high"`
 	} `json:"hit_rate_interval"` // 95 %
-	MeanR          *float64 `json:"mean_r"`       // before costs
-	ExpectancyR    *float64 `json:"expectancy_r"` // after costs, as the next three
+	BreakEvenNet   *float64 `json:"break_even_net"` // the hit rate at which they gain nothing after costs
+	MeanR          *float64 `json:"mean_r"`         // before costs
+	ExpectancyR    *float64 `json:"expectancy_r"`   // after costs, as the next three
 	ProfitFactor   *float64 `json:"profit_factor"`
 	TotalR         float64  `json:"total_r"`
 	MaxDrawdownR   float64  `json:"max_drawdown_r"`
@@ -120,7 +121,8 @@ type Scorecard struct {
 	Object
 	Statistics Statistics `json:"statistics"`
 	Recorded
-	Groups []struct {
+	Strategies []StrategyScore `json:"strategies"`
+	Groups     []struct {
 		Agent      string     `json:"agent_id"`
 		Strategy   string     `json:"strategy"`
 		Asset      string     `json:"asset"`
@@ -129,6 +131,19 @@ type Scorecard struct {
 		Statistics Statistics `json:"statistics"`
 		Recorded
 	} `json:"groups"`
+}
+
+// StrategyScore shows how the closed signals of a strategy of an agent of the account did. The members of Statistics that
+// the scorecard has not of strategies are zero.
+type StrategyScore struct {
+	Agent    string `json:"agent_id"`
+	Strategy string `json:"strategy"`
+	Statistics
+	Skill         *float64 `json:"skill"` // in log odds; nil until it is known
+	SkillInterval struct {
+		Low  *float64 `json:"low"`
+		High *float64 `json:"high"`
+	} `json:"skill_interval"` // 95 %
 }
 
 // Recorded counts what the record shows of closed signals.

@@ -27,6 +27,7 @@ type evidence struct {
 	HitRate       *float64 `json:"hit_rate" jsonschema:"share that closed in profit before costs"`
 	HitRateLow    *float64 `json:"hit_rate_low" jsonschema:"lower end of the 95 % interval of the hit rate (Wilson)"`
 	HitRateHigh   *float64 `json:"hit_rate_high" jsonschema:"upper end of that interval"`
+	BreakEvenNet  *float64 `json:"break_even_net" jsonschema:"hit rate at which they gain nothing after costs"`
 	Sources       []string `json:"sources" jsonschema:"sources of prices and forecasts of the newest of them"`
 	Simulated     *bool    `json:"simulated" jsonschema:"whether any of the sources is simulated; null without sources"`
 	Note          string   `json:"note,omitempty" jsonschema:"why something is missing here"`
@@ -51,11 +52,12 @@ func (e *evidence) text() string {
 	switch {
 	case e.ClosedSignals == nil:
 		b.WriteString("the number of closed signals is not known, nor the interval of their hit rate")
-	case e.HitRate == nil || e.HitRateLow == nil || e.HitRateHigh == nil:
+	case e.HitRate == nil || e.HitRateLow == nil || e.HitRateHigh == nil || e.BreakEvenNet == nil:
 		fmt.Fprintf(&b, "%d closed signals (%s), so no hit rate and no interval", *e.ClosedSignals, e.Of)
 	default:
-		fmt.Fprintf(&b, "%d closed signals (%s), hit rate %.1f %%, 95 %% interval %.1f to %.1f %%", *e.ClosedSignals, e.Of,
-			100**e.HitRate, 100**e.HitRateLow, 100**e.HitRateHigh)
+		fmt.Fprintf(&b, "%d closed signals (%s), hit rate %.1f %%, 95 %% interval %.1f to %.1f %%, "+
+			"break-even after costs %.1f %%", *e.ClosedSignals, e.Of,
+			100**e.HitRate, 100**e.HitRateLow, 100**e.HitRateHigh, 100**e.BreakEvenNet)
 	}
 	switch {
 	case e.Simulated == nil:
@@ -90,6 +92,7 @@ func (t *tools) evidenceOf(ctx context.Context, of selection, card *cardView, er
 		statistics := &card.Statistics
 		e.ClosedSignals, e.HitRate = &statistics.Count, statistics.HitRate
 		e.HitRateLow, e.HitRateHigh = statistics.Interval.Low, statistics.Interval.High
+		e.BreakEvenNet = statistics.BreakEvenNet
 		var list signalPage
 		v := of.values()
 		v.Set("view", "full")

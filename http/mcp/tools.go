@@ -20,23 +20,25 @@ const instructions = "Agents produce signals; each is watched until it closes. C
 	"signals is the probability to close in profit, mostly 0.40 to 0.45: compare it with break_even_net. There is no " +
 	"evidence of an edge unless the reasoning claims one. Confidence of seo is a share of passed checks, no " +
 	"probability. Every answer has evidence: the number of closed signals it rests on, the 95 % interval of " +
-	"their hit rate, the sources of prices, and whether they are simulated. Name these when you report numbers. " +
+	"their hit rate, its break-even, the sources of prices, and whether they are simulated. Name these when you report numbers. " +
 	"Nothing here is advice to trade."
 
 // statisticsView has the members of statistics that tools show.
 type statisticsView struct {
-	Count       int      `json:"count" jsonschema:"closed signals with prices"`
-	Wins        int      `json:"wins" jsonschema:"closed in profit before costs"`
-	HitRate     *float64 `json:"hit_rate"`
-	Interval    limitsOf `json:"hit_rate_interval" jsonschema:"95 %, Wilson"`
-	MeanR       *float64 `json:"mean_r" jsonschema:"mean result before costs, in multiples of the distance from entry to stop"`
-	ExpectancyR *float64 `json:"expectancy_r" jsonschema:"mean result after costs"`
-	TotalR      *float64 `json:"total_r" jsonschema:"sum after costs"`
-	Factor      *float64 `json:"profit_factor" jsonschema:"gains over losses after costs"`
-	Drawdown    *float64 `json:"max_drawdown_r"`
-	Confidence  *float64 `json:"mean_confidence" jsonschema:"compare with hit_rate"`
-	Brier       *float64 `json:"brier_score"`
-	BrierSkill  *float64 `json:"brier_skill" jsonschema:"against always forecasting the hit rate; 0 or less is no skill"`
+	Count        int      `json:"count" jsonschema:"closed signals with prices"`
+	Wins         int      `json:"wins" jsonschema:"closed in profit before costs"`
+	HitRate      *float64 `json:"hit_rate"`
+	Interval     limitsOf `json:"hit_rate_interval" jsonschema:"95 %, Wilson"`
+	BreakEven    *float64 `json:"break_even" jsonschema:"hit rate at which the mean result is 0 before costs"`
+	BreakEvenNet *float64 `json:"break_even_net" jsonschema:"the same after costs; compare hit_rate with it"`
+	MeanR        *float64 `json:"mean_r" jsonschema:"mean result before costs, in multiples of the distance from entry to stop"`
+	ExpectancyR  *float64 `json:"expectancy_r" jsonschema:"mean result after costs"`
+	TotalR       *float64 `json:"total_r" jsonschema:"sum after costs"`
+	Factor       *float64 `json:"profit_factor" jsonschema:"gains over losses after costs"`
+	Drawdown     *float64 `json:"max_drawdown_r"`
+	Confidence   *float64 `json:"mean_confidence" jsonschema:"compare with hit_rate"`
+	Brier        *float64 `json:"brier_score"`
+	BrierSkill   *float64 `json:"brier_skill" jsonschema:"against always forecasting the hit rate; 0 or less is no skill"`
 }
 
 // limitsOf are the ends of an interval.
@@ -186,7 +188,21 @@ func values(pairs ...string) url.Values {
 // cardView is a scorecard as tools show it.
 type cardView struct {
 	Statistics statisticsView `json:"statistics"`
+	Strategies []strategyView `json:"strategies" jsonschema:"those of the account's agents"`
 	Groups     []groupView    `json:"groups"`
+}
+
+// strategyView has the members of a strategy's row that tools show.
+type strategyView struct {
+	Agent         string   `json:"agent_id"`
+	Strategy      string   `json:"strategy"`
+	Count         int      `json:"count" jsonschema:"closed signals with prices"`
+	HitRate       *float64 `json:"hit_rate"`
+	BreakEvenNet  *float64 `json:"break_even_net" jsonschema:"hit rate at which they gain nothing after costs"`
+	ExpectancyR   *float64 `json:"expectancy_r" jsonschema:"mean result after costs"`
+	Skill         *float64 `json:"skill" jsonschema:"how much more often they gain than by their levels, in log odds; null below 20"`
+	SkillInterval limitsOf `json:"skill_interval" jsonschema:"95 %; an edge is one whose interval is above 0"`
+	SkillSample   int      `json:"skill_sample" jsonschema:"signals behind the skill"`
 }
 
 type groupView struct {
@@ -239,8 +255,9 @@ func (t *tools) addTo(to *mcp.Server) {
 		Description: "Reads a signal with its state, its reasoning and, of content, its text. Scope signals:read.",
 	}, t.signal)
 	mcp.AddTool(to, &mcp.Tool{Name: "scorecard", Title: "How signals did", Annotations: reads,
-		Description: "Summarizes closed signals: hit rate with its 95 % interval, results before and after costs, and " +
-			"how well confidence predicted the outcome, in total and by group. Scope signals:read.",
+		Description: "Summarizes closed signals: hit rate with its 95 % interval and its break-even, results before and after costs, " +
+			"how well confidence predicted the outcome, in total and by group, and the skill of the strategies of the " +
+			"account's agents. Scope signals:read.",
 	}, t.scorecard)
 }
 
@@ -536,6 +553,9 @@ func (t *tools) scorecard(
 		}
 	}
 	lines := []string{"All: " + a.Statistics.text()}
+	for i := range a.Strategies {
+		lines = append(lines, a.Strategies[i].text())
+	}
 	for i := range a.Groups {
 		g := &a.Groups[i]
 		lines = append(lines, fmt.Sprintf("%s/%s %s %s %s: %s", g.Agent, g.Strategy, g.Asset, g.Timeframe, g.Risk,
@@ -544,17 +564,29 @@ func (t *tools) scorecard(
 	return result(lines, &a.Evidence), a, nil
 }
 
+// number is a figure as texts have it.
+func number(x *float64, form string, scale float64) string {
+	if x == nil {
+		return "none"
+	}
+	return fmt.Sprintf(form, scale**x)
+}
+
+// text is the row in a line.
+func (s *strategyView) text() string {
+	return fmt.Sprintf("Strategy %s/%s: %d closed, hit rate %s (break-even after costs %s), %s R a signal after costs, "+
+		"skill %s (95 %% interval %s to %s) from %d signals", s.Agent, s.Strategy, s.Count,
+		number(s.HitRate, "%.1f %%", 100), number(s.BreakEvenNet, "%.1f %%", 100), number(s.ExpectancyR, "%+.3f", 1),
+		number(s.Skill, "%+.2f", 1), number(s.SkillInterval.Low, "%+.2f", 1), number(s.SkillInterval.High, "%+.2f", 1),
+		s.SkillSample)
+}
+
 // text is the statistics in a line.
 func (s *statisticsView) text() string {
-	number := func(x *float64, form string, scale float64) string {
-		if x == nil {
-			return "none"
-		}
-		return fmt.Sprintf(form, scale**x)
-	}
-	return fmt.Sprintf("%d closed, %d in profit, hit rate %s (95 %% interval %s to %s), mean confidence %s, "+
-		"%s R a signal before and %s R after costs, in total %s R after costs", s.Count, s.Wins,
+	return fmt.Sprintf("%d closed, %d in profit, hit rate %s (95 %% interval %s to %s; break-even %s, after costs %s), "+
+		"mean confidence %s, %s R a signal before and %s R after costs, in total %s R after costs", s.Count, s.Wins,
 		number(s.HitRate, "%.1f %%", 100), number(s.Interval.Low, "%.1f %%", 100),
-		number(s.Interval.High, "%.1f %%", 100), number(s.Confidence, "%.1f %%", 100),
+		number(s.Interval.High, "%.1f %%", 100), number(s.BreakEven, "%.1f %%", 100),
+		number(s.BreakEvenNet, "%.1f %%", 100), number(s.Confidence, "%.1f %%", 100),
 		number(s.MeanR, "%+.3f", 1), number(s.ExpectancyR, "%+.3f", 1), number(s.TotalR, "%+.2f", 1))
 }

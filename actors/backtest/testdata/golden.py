@@ -18,6 +18,21 @@ def wilson(p, n):
     return [max(0.0, (-b - root) / (2 * a)), min(1.0, (-b + root) / (2 * a))]
 
 
+def break_even(ordered, net):
+    # The hit rate at which nothing is gained, by bisection. Without a profit it is that of the target, without a loss 1 R.
+    won = [o["r"] for o in ordered if o["r"] > 0] or [fmean([o["target"] for o in ordered])]
+    lost = [o["r"] for o in ordered if o["r"] <= 0] or [-1.0]
+    cost = fmean([o["cost"] for o in ordered]) if net else 0
+    low, high = 0.0, 1.0
+    for _ in range(100):
+        p = (low + high) / 2
+        if p * fmean(won) + (1 - p) * fmean(lost) > cost:
+            high = p
+        else:
+            low = p
+    return high
+
+
 def describe(outcomes):
     if not outcomes:
         return {"count": 0, "wins": 0}
@@ -41,6 +56,7 @@ def describe(outcomes):
         })
     return {
         "count": len(ordered), "wins": int(sum(won)), "hit_rate": hit, "interval": wilson(hit, len(ordered)),
+        "break_even": break_even(ordered, False), "break_even_net": break_even(ordered, True),
         "mean_r": fmean([o["r"] for o in ordered]), "median_r": median([o["r"] for o in ordered]),
         "expectancy_r": fmean(net), "total_r": sum(net),
         "profit_factor": gains / losses if losses else None, "max_drawdown_r": drawdown,
@@ -61,7 +77,7 @@ def sample(seed, n, share):
         if share is not None:
             r = abs(r) if share else -abs(r)
         outcomes.append({
-            "at": 1700000000000 + rng.randrange(n * 3600000), "r": r, "cost": round(rng.uniform(0, 0.2), 4),
+            "at": 1700000000000 + rng.randrange(n * 3600000), "r": r, "cost": round(rng.uniform(0, 0.2), 4), "target": 1 + i % 5 / 4,
             "confidence": round(rng.betavariate(4, 5), 4), "minutes": rng.randrange(1500),
             "mfe": round(rng.uniform(0, 1.5), 4), "mae": -round(rng.uniform(0, 1.0), 4), "reason": reason,
         })

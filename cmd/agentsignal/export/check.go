@@ -206,14 +206,14 @@ func (r *Record) add(l *line) error {
 		return nil
 	}
 	r.note(closed, was.ClosedAt)
-	if was.Exit != nil && was.Entry != nil && was.Stop != nil {
+	if was.Exit != nil && was.Entry != nil && was.Stop != nil && was.Target != nil {
 		g := &was.group
 		g.Agent, g.Strategy = signal.AgentID(r.once(string(g.Agent))), r.once(g.Strategy)
 		g.Asset, g.Timeframe = r.once(g.Asset), signal.Timeframe(r.once(string(g.Timeframe)))
 		g.Risk, was.Reason = signal.RiskLevel(r.once(string(g.Risk))), signal.CloseReason(r.once(string(was.Reason)))
 		x := was.result(closed.Closed)
 		x.committed = l.Created.Index < closed.Signed
-		if !x.Agent.BuiltIn() && was.Target != nil {
+		if !x.Agent.BuiltIn() {
 			x.own = was.trial(l.Signal)
 		}
 		r.results = append(r.results, x)
@@ -240,9 +240,9 @@ func (r *Record) once(text string) string {
 
 // result returns the result of a signal with prices. number is that of its closing.
 func (w *recorded) result(number int64) result {
-	levels := signal.Levels{Entry: *w.Entry, Stop: *w.Stop}
+	levels := signal.Levels{Entry: *w.Entry, Stop: *w.Stop, Target: *w.Target}
 	return result{number: number, group: w.group, Outcome: backtest.Outcome{At: w.ClosedAt.UnixMilli(),
-		R: levels.R(w.Direction, *w.Exit), Confidence: w.Confidence,
+		R: levels.R(w.Direction, *w.Exit), Target: levels.R(w.Direction, levels.Target), Confidence: w.Confidence,
 		Minutes: minutes(w.CreatedAt, w.ClosedAt), MFE: w.MFE, MAE: w.MAE,
 		Reason: w.Reason}}
 }

@@ -333,6 +333,7 @@ func TestScorecardsOfOtherRecords(t *testing.T) {
 		"more signals":      {longer, "it has 72 closed signals with prices and the record 54, which ends with a"},
 		"more wins":         {replaced(`"wins":15`, `"wins":16`), ""},
 		"a better mean":     {replaced(`"mean_r":-`, `"mean_r":`), "mean_r of "},
+		"another need":      {replaced(`"break_even":`, `"break_even":1`), "break_even of "},
 		"more committed":    {replaced(`"committed":27,`, `"committed":28,`), "committed of all signals is 28 of 54, and"},
 		"more in a group":   {replaced(`"recorded":18,"committed":9`, `"recorded":18,"committed":10`), "momentum"},
 		"more recorded":     {replaced(`"recorded":54`, `"recorded":55`), "is 27 of 55, and 27 of 54 of what was recorded"},

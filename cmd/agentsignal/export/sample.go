@@ -317,6 +317,7 @@ func (s *Sample) Scorecard(cost float64) ([]byte, error) {
 			At:         x.Closing.At.UnixMilli(),
 			R:          x.Levels.R(x.Direction, *x.Closing.ExitPrice),
 			Cost:       cost,
+			Target:     x.Levels.R(x.Direction, x.Levels.Target),
 			Confidence: x.FirstConfidence,
 			Minutes:    x.Closing.DurationMinutes,
 			MFE:        x.MFE,

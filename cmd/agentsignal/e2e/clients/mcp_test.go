@@ -52,7 +52,7 @@ func TestToolsForModels(t *testing.T) {
 	}
 	card, _ := tools.call("scorecard", map[string]any{"agent_id": "trading"})
 	want := e2e.Decode[map[string]any](t, trader.Get("/v1/scorecard?agent_id=trading").Ok(t).Body)
-	for _, name := range []string{"count", "hit_rate", "hit_rate_interval", "total_r"} {
+	for _, name := range []string{"count", "hit_rate", "hit_rate_interval", "break_even", "break_even_net", "total_r"} {
 		got, want := card["statistics"].(map[string]any)[name], want["statistics"].(map[string]any)[name]
 		if e2e.JsonOf(t, got) != e2e.JsonOf(t, want) {
 			t.Errorf("%s of the scorecard is %v, want %v", name, got, want)

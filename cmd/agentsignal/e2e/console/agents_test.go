@@ -43,10 +43,10 @@ func TestConsoleAgents(t *testing.T) {
 	b.change("GET /v1/scorecard", func(o map[string]any) {
 		group := map[string]any{"agent_id": "my_agent", "strategy": "cross", "asset": "BTC", "timeframe": "1h", "risk_level": "low",
 			"recorded": 0, "committed": 0,
-			"statistics": map[string]any{"count": 40, "wins": 12, "total_r": -10., "profit_factor": 18. / 28}}
+			"statistics": map[string]any{"count": 40, "wins": 12, "total_r": -10., "break_even_net": 0.4}}
 		o["groups"] = []any{group}
-		o["strategies"] = []any{map[string]any{"agent_id": "my_agent", "strategy": "cross", "count": 40, "break_even_net": 0.4,
-			"skill": -0.21, "skill_interval": map[string]any{"low": -0.62, "high": 0.19}, "skill_sample": 40}}
+		o["strategies"] = []any{map[string]any{"agent_id": "my_agent", "strategy": "cross", "count": 40, "wins": 12,
+			"expectancy_r": -0.25, "break_even_net": 0.4, "skill": -0.21, "skill_interval": map[string]any{"low": -0.62, "high": 0.19}, "skill_sample": 40}}
 	})
 	act(t, page, `location.hash = "#/agents"`, `await shows("−10.0 R", "main")`,
 		`const row = [...document.querySelectorAll("main tr")].find((r) => r.innerText.includes("Another name")).innerText`,

@@ -30,22 +30,12 @@ test("the message of an alert is that of the service", () => {
   expect(messageOf("my_strategy") + "\n").toBe(message);
 });
 
-const group = (agent: string, results: number[]) => {
-  const gains = results.filter((r) => r > 0).reduce((a, b) => a + b, 0);
-  const losses = -results.filter((r) => r < 0).reduce((a, b) => a + b, 0);
-  const statistics = { count: results.length, wins: results.filter((r) => r > 0).length, total_r: gains - losses, profit_factor: losses ? gains / losses : null };
-  return { agent_id: agent, statistics } as unknown as Scorecard["groups"][number];
-};
-
-test("the break-even of an agent follows from the gains and losses of its groups", () => {
-  const found = scores([group("a", [2, 2, -1]), group("a", [-1, -1]), group("b", [1, -1]), group("c", [1, 2]), group("d", [-1])], (g) => g.agent_id);
-  const { breakEven, ...rest } = found.get("a")!;
-  expect(rest).toEqual({ count: 5, wins: 2, net: 1 });
-  expect(breakEven).toBeCloseTo(1 / 3, 12); // a gain is 2, a loss 1
-  expect([...found].map(([name, s]) => [name, s.count, s.breakEven === null])).toEqual([
-    ["a", 5, false],
-    ["b", 2, true], // as much of both
-    ["c", 2, true],
-    ["d", 1, true],
-  ]);
+test("the groups of an agent are added, with the break-even at which each of them gains nothing", () => {
+  const group = (agent_id: string, count: number, wins: number, total_r: number, break_even_net: number) =>
+    ({ agent_id, statistics: { count, wins, total_r, break_even_net } }) as unknown as Scorecard["groups"][number];
+  const found = scores([group("a", 30, 12, 3, 0.5), group("b", 1, 0, -1, 0.4), group("a", 10, 6, -4.5, 0.3)]);
+  expect(Object.fromEntries(found)).toEqual({
+    a: { count: 40, wins: 18, net: -1.5, breakEven: 0.45 },
+    b: { count: 1, wins: 0, net: -1, breakEven: 0.4 },
+  });
 });

@@ -7,13 +7,13 @@ import { levelOf, type Level, stopPattern, targetPattern, textOf } from "./level
 import type { Score } from "./score";
 
 /** The cells with what closed signals did: null while it is not known, undefined where none has closed. */
-export function Numbers({ of, breakEven = of?.breakEven ?? null }: { of: Score | null | undefined; breakEven?: number | null }) {
+export function Numbers({ of }: { of: Score | null | undefined }) {
   const none = <span class="muted">{format.none}</span>;
   return (
     <>
       <td class="num" data-label="Closed">{of === null ? none : format.count(of?.count ?? 0)}</td>
       <td class="num" data-label="In profit">{of ? share(of.wins, of.count) : none}</td>
-      <td class="num" data-label="Breaks even at">{breakEven !== null ? format.percent(breakEven, 1) : none}</td>
+      <td class="num" data-label="Breaks even at">{of ? format.percent(of.breakEven, 1) : none}</td>
       <td class="num" data-label="Net">{of ? <R of={of.net} digits={1} /> : none}</td>
     </>
   );

@@ -3,7 +3,7 @@ import { textOf, type Level } from "../agents/level";
 import { Endpoint } from "../agents/endpoint";
 import { Intakes } from "../agents/intakes";
 import { Defaults, defaultsOf, namesOf, Numbers, Skill, State } from "../agents/parts";
-import { measured, scores } from "../agents/score";
+import { measured, scoreOf } from "../agents/score";
 import { ApiError, get, patch, remove } from "../api/client";
 import type { AgentDetails, Scorecard } from "../api/types";
 import { share } from "../charts/odds";
@@ -80,8 +80,6 @@ export function One({ id }: { id: string }) {
 
 function Tiles({ of, card }: { of: AgentDetails; card: Scorecard | null }) {
   const s = card?.statistics;
-  const one = measured(card, of.id);
-  const breakEven = one.length === 1 ? one[0]!.break_even_net : ((card && scores(card.groups, () => "").get("")?.breakEven) ?? null);
   return (
     <dl class="tiles">
       <div class="tile"><dt>State</dt><dd><State of={of} /></dd></div>
@@ -90,7 +88,7 @@ function Tiles({ of, card }: { of: AgentDetails; card: Scorecard | null }) {
         <dt>In profit</dt>
         <dd>
           {s && s.count > 0 ? share(s.wins, s.count) : format.none}
-          <div class="under">{breakEven === null ? "break-even not known" : `breaks even at ${format.percent(breakEven, 1)}`}</div>
+          <div class="under">breaks even at {format.percent(s?.break_even_net, 1)}</div>
         </dd>
       </div>
       <div class="tile"><dt>Net</dt><dd>{s && s.count > 0 ? <R of={s.total_r} digits={1} /> : format.none}<div class="under">after costs</div></dd></div>
@@ -100,7 +98,6 @@ function Tiles({ of, card }: { of: AgentDetails; card: Scorecard | null }) {
 }
 
 function Strategies({ of, card }: { of: AgentDetails; card: Scorecard | null }) {
-  const found = scores(card?.groups ?? [], (g) => g.strategy);
   return (
     <Panel title="Strategies" aside={<a class="small" href={linkTo("scorecard", { agent_id: of.id })}>Scorecard</a>}>
       <div class="scroll" tabIndex={0} role="region" aria-label="Strategies">
@@ -112,7 +109,7 @@ function Strategies({ of, card }: { of: AgentDetails; card: Scorecard | null }) 
               return (
                 <tr key={name}>
                   <td class="text strong wide">{format.words(name)}</td>
-                  <Numbers of={card && found.get(name)} {...(skill[0] && { breakEven: skill[0].break_even_net })} />
+                  <Numbers of={card && skill[0] && scoreOf(skill[0])} />
                   <td class="tight" data-label="Skill"><Skill of={skill} /></td>
                 </tr>
               );

@@ -1,6 +1,6 @@
 import { useState } from "preact/hooks";
 import { Defaults, defaultsOf, namesOf, Numbers, Skill, State } from "../agents/parts";
-import { measured, scores } from "../agents/score";
+import { measured, scoreOf, scores } from "../agents/score";
 import { get, post } from "../api/client";
 import type { Agent, AgentDetails, Scorecard } from "../api/types";
 import * as format from "../format";
@@ -41,7 +41,7 @@ function All() {
 }
 
 function Table({ list, card }: { list: Agent[]; card: Scorecard | null }) {
-  const found = scores(card?.groups ?? [], (g) => g.agent_id);
+  const found = scores(card?.groups ?? []);
   const own = (a: Agent) => a.owner === "account";
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label="Agents">
@@ -51,7 +51,6 @@ function Table({ list, card }: { list: Agent[]; card: Scorecard | null }) {
         </thead>
         <tbody>
           {[...list].sort((a, b) => Number(own(b)) - Number(own(a))).map((a) => {
-            const s = card && found.get(a.id);
             const skills = measured(card, a.id);
             return (
               <tr key={a.id}>
@@ -60,7 +59,7 @@ function Table({ list, card }: { list: Agent[]; card: Scorecard | null }) {
                   <div class="muted small">{own(a) ? `${a.id}, ${a.category}` : "of the service"}</div>
                 </td>
                 <td class="text muted small wide" data-label="Strategies">{a.strategies.map(format.words).join(", ")}</td>
-                <Numbers of={s} {...(skills.length === 1 && { breakEven: skills[0]!.break_even_net })} />
+                <Numbers of={card && (skills.length === 1 ? scoreOf(skills[0]!) : found.get(a.id))} />
                 <td class="tight" data-label="Skill"><Skill of={skills} named={a.strategies.length > 1} /></td>
                 <td data-label="State"><State of={a} /></td>
               </tr>

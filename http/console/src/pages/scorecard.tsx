@@ -115,6 +115,7 @@ function Tiles({ s }: { s: Statistics }) {
           <div class="under">
             {few ? `too few for percent (${minShare})` : `${Math.round((s.hit_rate_interval.low ?? 0) * 100)} to ${Math.round((s.hit_rate_interval.high ?? 0) * 100)} %, ${format.count(s.wins)} of ${format.count(s.count)}`}
           </div>
+          <div class="under">breaks even at {format.percent(s.break_even_net, 1)}</div>
         </dd>
       </div>
       <div class="tile">
@@ -228,7 +229,7 @@ function Groups({ card }: { card: Scorecard }) {
           <thead>
             <tr>
               <th>Asset</th><th>Strategy</th><th>Bars</th><th>Risk</th><th class="num">Closed</th><th class="num">In profit</th>
-              <th class="num">95 %</th><th class="num">Said</th><th class="num">Expectancy</th><th class="num">Total</th><th class="num">Largest fall</th>
+              <th class="num">95 %</th><th class="num">Breaks even</th><th class="num">Said</th><th class="num">Expectancy</th><th class="num">Total</th><th class="num">Largest fall</th>
             </tr>
           </thead>
           <tbody>
@@ -244,6 +245,7 @@ function Groups({ card }: { card: Scorecard }) {
                   <td class="num">{format.count(s.count)}</td>
                   <td class="num">{share(s.wins, s.count)}</td>
                   <td class="num muted">{s.count < minShare ? format.none : `${Math.round(low * 100)} to ${Math.round(high * 100)} %`}</td>
+                  <td class="num">{format.percent(s.break_even_net, 1)}</td>
                   <td class="num">{s.count < minShare ? format.none : format.percent(s.mean_confidence)}</td>
                   <td class={`num ${tone(s.expectancy_r)}`}>{format.r(s.expectancy_r, 3)}</td>
                   <td class={`num ${tone(s.total_r)}`}>{format.r(s.total_r, 1)}</td>
