@@ -144,8 +144,8 @@ func (i *Idempotency) replay(c *call, kept *signal.Reply, again answerer) error 
 		h.Set(name, value)
 	}
 	h.Set("Idempotency-Replayed", "true")
-	if body == nil && kept.Signal != nil {
-		body = appendSignal(nil, kept.Signal)
+	if body == nil {
+		body = replyBody(kept)
 	}
 	if c.operation.secret {
 		var err error
@@ -154,6 +154,14 @@ func (i *Idempotency) replay(c *call, kept *signal.Reply, again answerer) error 
 		}
 	}
 	return c.json(kept.Status, body)
+}
+
+// replyBody returns the body of a stored answer.
+func replyBody(kept *signal.Reply) []byte {
+	if kept.Body == nil && kept.Signal != nil {
+		return appendSignal(nil, kept.Signal)
+	}
+	return kept.Body
 }
 
 // key returns the key under which the answer is stored, or nil without an

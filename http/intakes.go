@@ -92,6 +92,7 @@ func (h *IntakeHandlers) create(c *call) error {
 	if err := h.intakes.AddIntake(context.WithoutCancel(c.r.Context()), a.Account, a.ID, in); err != nil {
 		return err
 	}
+	c.confirms = false // as for the secret of an endpoint
 	return c.value(http.StatusCreated, newIntakeView{in.ID, token, c.base() + "/v1/intake/" + token, instant(in.CreatedAt)})
 }
 

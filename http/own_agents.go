@@ -293,6 +293,7 @@ func (h *OwnAgentHandlers) create(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.confirms = false // the answer shows what was stored and confirmed, and a secret that no other answer shows
 	return c.value(http.StatusCreated, viewSet(&a, a.Endpoint))
 }
 
@@ -327,6 +328,7 @@ func (h *OwnAgentHandlers) update(c *call) error {
 	if err != nil {
 		return err
 	}
+	c.confirms = false // as in create
 	return c.value(http.StatusOK, viewSet(&a, in.endpoint))
 }
 

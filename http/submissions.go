@@ -79,9 +79,9 @@ func (h *SubmissionHandlers) submit(c *call) error {
 	}
 	req, err := h.read(c, body, &a)
 	if err != nil { // another node may have changed the agent
-		now, gone := h.agents.named(c.r.Context(), c.principal.Account, c.vars["id"])
-		if gone != nil {
-			return gone
+		now, unread := h.agents.named(c.r.Context(), c.principal.Account, c.vars["id"])
+		if unread != nil {
+			return unread
 		}
 		if now.Revision == a.Revision {
 			return err
@@ -96,7 +96,14 @@ func (h *SubmissionHandlers) submit(c *call) error {
 		req.Reference = h.reference(&req, text)
 		inner := first
 		first = func() error {
-			return usedReference(h.once.replayOr(c, *req.Reference, inner, nil))
+			kept, err := h.once.first(c.r.Context(), req.Account, *req.Reference, inner)
+			if kept == nil {
+				return usedReference(err)
+			}
+			if req.Reply != nil {
+				h.once.keep(c.r.Context(), c, *req.Reply, replyBody(kept), false)
+			}
+			return h.once.replay(c, kept, nil)
 		}
 	}
 	if req.Reply = h.once.key(c, body); req.Reply != nil {
@@ -151,12 +158,15 @@ func (h *SubmissionHandlers) accept(c *call, body []byte, req signal.RunRequest)
 	var outcome agent.Outcome
 	var err error
 	for range acceptAttempts {
-		if outcome, err = h.submitter.Accept(ctx, req); signal.CodeOf(err) != "agent_changed" {
+		if outcome, err = h.submitter.Accept(ctx, req); !byAgent(err) {
 			break
 		}
-		a, gone := h.agents.own.Agent(ctx, req.Account, req.Agent)
-		if gone != nil {
-			return gone
+		a, unread := h.agents.own.Agent(ctx, req.Account, req.Agent)
+		if unread != nil {
+			return unread
+		}
+		if a.Revision == req.Own.Revision {
+			break
 		}
 		again, invalid := h.read(c, body, &a)
 		if invalid != nil {
@@ -172,6 +182,15 @@ func (h *SubmissionHandlers) accept(c *call, body []byte, req signal.RunRequest)
 		return submissionError(&c.faults, outcome.Run, err)
 	}
 	return c.json(http.StatusOK, appendSignal(make([]byte, 0, 512+len(outcome.Signal.Metadata)), outcome.Signal))
+}
+
+// byAgent reports whether a submission might not have been refused if the agent was read again.
+func byAgent(err error) bool {
+	if _, invalid := errors.AsType[*agent.InvalidError](err); invalid {
+		return true
+	}
+	code := signal.CodeOf(err)
+	return code == signal.CodeAgentChanged || code == "price_moved"
 }
 
 // submissionError returns the error of a submission as it is answered.

@@ -156,7 +156,7 @@ func TestAnAgentIsChangedWhileItIsAsked(t *testing.T) {
 	withAsked(t, func(t *testing.T, b *bench, asker *fakeAsker, own *fakeOwn) {
 		b.log.refuse = func(c signal.Change) error {
 			if c.Agent != nil && (own.agent == nil || c.Agent.Revision != own.agent.Revision) {
-				return &signal.Error{Kind: signal.KindConflict, Code: codeAgentChanged, Message: "changed"}
+				return &signal.Error{Kind: signal.KindConflict, Code: signal.CodeAgentChanged, Message: "changed"}
 			}
 			return nil
 		}

@@ -351,7 +351,7 @@ func (x *executor) record(ctx context.Context, r *run, o outcome, announced bool
 	for range maxRereads {
 		o = x.current(ctx, r, o)
 		s, err := x.store(r, o, context.Cause(ctx), announced)
-		if signal.CodeOf(err) != codeAgentChanged || r.request.Submission != nil {
+		if signal.CodeOf(err) != signal.CodeAgentChanged || r.request.Submission != nil {
 			return s, err
 		}
 		o = x.reread(ctx, o)
@@ -359,8 +359,6 @@ func (x *executor) record(ctx context.Context, r *run, o outcome, announced bool
 	return x.store(r, outcome{err: cancelledError("the agent was changed again and again")}, nil, announced)
 }
 
-// codeAgentChanged is the code of a change that is refused because the agent is not the stored one any more.
-const codeAgentChanged = "agent_changed"
 
 // store is record for an agent that is not changed meanwhile. cause is why r's context ended, or nil.
 func (x *executor) store(r *run, o outcome, cause error, announced bool) (*signal.Signal, error) {

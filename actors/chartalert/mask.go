@@ -17,7 +17,7 @@ const masked = "***"
 var pairs = regexp.MustCompile(`["']?([A-Za-z][A-Za-z0-9_. -]{0,40}?)["']?\s*[:=]\s*`)
 
 // tokens matches tokens of the service itself, and licences by which alerts for PineConnector begin.
-var tokens = regexp.MustCompile(`\b(ain|as|rt)_[A-Za-z0-9]{16,}|^\s*\d{8,}\b`)
+var tokens = regexp.MustCompile(`\b(ain|ask|rt|whsec)_[A-Za-z0-9_+/=-]{16,}|^\s*\d{8,}\b`)
 
 // Mask returns body, which need not be valid, without the values of names that stand for credentials of
 // other services, and without tokens. Valid JSON loses its white space.

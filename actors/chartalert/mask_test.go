@@ -21,6 +21,8 @@ func TestMask(t *testing.T) {
 		"long BTC api key = s3cret":                            "long BTC api key = ***",
 		"60123456789,buy,EURUSD":                               "***,buy,EURUSD",
 		"long BTC ain_ABCDEFGHIJKLMNOPQRSTUVWXYZ":              "long BTC ***",
+		`{"u":"https://x.example/v1/intake/ain_kU-q1_Pmx-4n-yR8dJ_ab"}`: `{"u":"https://x.example/v1/intake/***"}`,
+		`{"a":"ask_ABCDEFGHIJKLMNOPQRSTUVWXYZ","b":"whsec_ABCD/FGHIJKLMN+QR="}`: `{"a":"***","b":"***"}`,
 		"{\"secret\":\xff\"s3cret\"}":                          `{"secret":***}`,
 		"secret=}s3cret":                                       "secret=***}s3cret",
 		"":                                                     "",

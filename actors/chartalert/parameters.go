@@ -26,7 +26,7 @@ func (c *canonical) parameters(list []given) ([]byte, error) {
 			b = append(b, ',')
 		}
 		if b = append(signal.AppendText(b, g.name), ':'); g.json == nil {
-			b = signal.AppendText(b, g.text)
+			b = signal.AppendText(b, tokens.ReplaceAllString(g.text, masked))
 		} else if b, err = c.add(b, g.name, g.json); err != nil {
 			return nil, err
 		}
@@ -45,7 +45,7 @@ func (c *canonical) add(b []byte, name string, value []byte) ([]byte, error) {
 	var err error
 	switch first := value[0]; {
 	case first == '"':
-		return signal.AppendText(b, string(jsonobject.Text(value))), nil
+		return signal.AppendText(b, tokens.ReplaceAllString(string(jsonobject.Text(value)), masked)), nil
 	case first == '[':
 		b = append(b, '[')
 		for item := range jsonobject.Items(value) {

@@ -72,6 +72,7 @@ const (
 	CodeSignalChanged  = "signal_changed"  // the stored signal has changes unknown to the writer; see StoredSequence
 	CodeRolledBack     = "rolled_back"     // Redis has lost writes that it had acknowledged
 	CodeDuplicateURL   = "duplicate"       // another webhook of the account has the URL
+	CodeAgentChanged   = "agent_changed"   // the agent of the change is not the stored one any more
 	CodeWebhookChanged = "webhook_changed" // the record was changed since it was read
 )
 

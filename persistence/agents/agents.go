@@ -27,7 +27,7 @@ var (
 		signal.MaxAgents))
 	errTooManyEver = redisclient.Refused("limit_reached", fmt.Sprintf("the account has had %d agents, which is as many as it "+
 		"may ever have", signal.MaxAgentsEver))
-	errChanged = redisclient.Refused("agent_changed", "the agents of the account were changed meanwhile")
+	errChanged = redisclient.Refused(signal.CodeAgentChanged, "the agents of the account were changed meanwhile")
 )
 
 // attempts is how often a change is tried that others overtake.
@@ -98,6 +98,13 @@ func (s *Store) Agent(ctx context.Context, account signal.AccountID, id signal.A
 	}
 	s.known[k] = a
 	return a, nil
+}
+
+// ForgetAll makes Known read agents again: after a rollback of Redis a revision may name another state.
+func (s *Store) ForgetAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.known)
 }
 
 // Known returns an agent as this process has read it last, or else as Agent. It may have been changed or removed

@@ -20,7 +20,7 @@ var (
 	errExit     = redisclient.Refused(signal.CodeExitRequested, "the agent of the signal has asked for its exit")
 	ErrNotOwner = redisclient.Refused(signal.CodeNotOwner, "another node owns the partition")
 	// ErrAgentChanged refuses a change by an agent that was changed or removed since it was read.
-	ErrAgentChanged = redisclient.Refused("agent_changed", "the agent was changed meanwhile")
+	ErrAgentChanged = redisclient.Refused(signal.CodeAgentChanged, "the agent was changed meanwhile")
 	// ErrAlertOvertaken refuses an alert if another one about the same was accepted since its marks were read.
 	ErrAlertOvertaken = redisclient.Refused("alert_overtaken", "another alert about the asset was accepted meanwhile")
 	errRunEnded       = redisclient.Refused("run_ended", "the run has ended already")

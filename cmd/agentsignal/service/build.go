@@ -90,7 +90,7 @@ func build(e environment, n *node, s *storage, b *background) (*parts, error) {
 		return nil, err
 	}
 	hub := newHub(e, s, system, access.credentials.Authenticator, prices, runs.catalogue, own.ownAgents)
-	subscribe(s.tail, access.credentials.Authenticator, hub, runs, scorecards)
+	subscribe(s.tail, access.credentials.Authenticator, hub, runs, scorecards, own.ownAgents)
 	membership := newMembership(e, n, s, delivery.webhooks.Settings)
 	risks := &risks{store: s.store, log: e.log}
 	readiness := &readiness{s, system, membership, risks, fixedWarnings(e, n)}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -35,38 +36,52 @@ const (
 // maxDemoQuestion is the maximum size of a question to demoAgent, in bytes.
 const maxDemoQuestion = 1 << 20
 
+// errNoDemoAgent refuses to change an endpoint that the user has chosen.
+var errNoDemoAgent = error(signal.NotFound("demo agent"))
+
+// demoPath is the path of the endpoint of demoAgent. One of the user's own has another.
+const demoPath = "/moving_averages"
+
 // startAgent answers for demoAgent in the background, at a port that is free. It registers the agent if create is set, and
-// otherwise tells the agent's new port, unless the user has removed it.
+// otherwise changes the port of its endpoint, unless the user has removed the agent or given it another endpoint.
 func (d *demo) startAgent(ctx context.Context, account signal.AccountID, create bool) error {
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	endpoint := &signal.Endpoint{URL: "http://" + ln.Addr().String(), Secret: delivery.NewSecret()}
+	endpoint := &signal.Endpoint{URL: "http://" + ln.Addr().String() + demoPath, Secret: delivery.NewSecret()}
 	_, err = d.agents.Change(ctx, account, demoAgent.ID, func(a *signal.Agent) error {
+		if a.Endpoint == nil || !strings.HasSuffix(a.Endpoint.URL, demoPath) {
+			return errNoDemoAgent
+		}
 		a.Endpoint = endpoint
 		return nil
 	})
-	if signal.KindOf(err) == signal.KindNotFound && create {
+	if create && signal.KindOf(err) == signal.KindNotFound && !errors.Is(err, errNoDemoAgent) {
 		a := demoAgent
 		a.Account, a.CreatedAt, a.Endpoint = account, d.prices.now().UTC().Truncate(time.Millisecond), endpoint
 		_, err = d.agents.Add(ctx, a)
 	}
 	if err != nil {
 		ln.Close()
-		if signal.KindOf(err) == signal.KindNotFound {
+		if kind := signal.KindOf(err); kind == signal.KindNotFound || kind == signal.KindConflict { // it was removed
 			return nil
 		}
 		return err
 	}
 	s := &http.Server{Handler: answerDemo(endpoint.Secret, d.prices.now), ReadTimeout: 10 * time.Second}
-	d.background.start(ctx, map[string]func(context.Context) error{"answer as demo agent": func(ctx context.Context) error {
-		defer context.AfterFunc(ctx, func() { s.Close() })()
-		if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			return err
-		}
-		return nil
-	}})
+	d.background.start(ctx, map[string]func(context.Context) error{
+		"answer as demo agent": func(context.Context) error {
+			if err := s.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		},
+		"stop demo agent": func(ctx context.Context) error {
+			<-ctx.Done()
+			return s.Close()
+		},
+	})
 	return nil
 }
 

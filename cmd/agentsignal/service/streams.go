@@ -68,6 +68,7 @@ func newHub(
 // change owner. A gap follows, in which each part reads missed events again.
 func subscribe(
 	tail *eventlog.Tail, accounts *credentials.Authenticator, hub *dashboard.Hub, r *runs, cards *scorecard.Scorecards,
+	own *agents.Store,
 ) {
 	tail.Subscribe(func(_ int, events []signal.Event) { accounts.Forget(events) })
 	tail.Subscribe(hub.Publish)
@@ -76,6 +77,7 @@ func subscribe(
 		cards.ForgetAll()
 		r.skills.ForgetAll()
 		r.outcomes.ForgetAll()
+		own.ForgetAll()
 	})
 	tail.OnGap(func(n int) {
 		accounts.ForgetAll()

@@ -61,6 +61,9 @@ func agentCreate() *cobra.Command {
 					return remote.Explain(err)
 				}
 				if p.form != formText {
+					if p.form == formCSV && made.Endpoint != nil {
+						fmt.Fprintf(cmd.ErrOrStderr(), "The secret of its endpoint, which is shown this once, is %s\n", made.Endpoint.Secret)
+					}
 					return one(p, agentColumns, made)
 				}
 				if made.Endpoint != nil {

@@ -42,7 +42,7 @@ func TestAnOwnAgentIsAnAgent(t *testing.T) {
 	}
 	shown := ada.Get("/v1/signals/" + x.ID).Ok(t).Body
 	for _, want := range []string{`"agent_id":"my_agent"`, `"claimed_confidence":0.9`, `"parameters":{"fast":9}`,
-		`"base_probability":`, `"skill":0,`, `"skill_sample":0`, `"price_age_ms":`, `"horizon_bars":60`, "is not yet known"} {
+		`"base_probability":`, `"skill":0,`, `"skill_sample":0`, `"price_age_ms":`, `"horizon_bars":60`, "not yet known"} {
 		if !strings.Contains(shown, want) {
 			t.Errorf("%s is not in %s", want, shown)
 		}
@@ -102,6 +102,19 @@ func TestNoSubmissionCheatsTheRecord(t *testing.T) {
 		t.Errorf("the same reference: %s, then %s", first.Body, again.Body)
 	}
 	submit(`{"asset":"BTC","strategy":"reversal","direction":"long","reference":"one"}`).Fails(t, "reference_used")
+	for range 2 { // under an Idempotency-Key, too
+		a := ada.Do("POST", "/v1/agents/my_agent/signals", ok+`,"reference":"one"}`, "Idempotency-Key: k").Ok(t)
+		if a.Body != first.Body {
+			t.Errorf("by a key: %s, want %s", a.Body, first.Body)
+		}
+	}
+	ada.Do("POST", "/v1/agents/my_agent/signals", ok+`,"reference":"two"}`, "Idempotency-Key: k").Fails(t,
+		"idempotency_key_reused")
+	// What levels are refused is decided by the agent as it is, not as it was.
+	ada.Do("PATCH", "/v1/agents/my_agent", `{"defaults":{"timeframe":"1m","stop":{"percent":0.001}}}`).Ok(t)
+	submit(ok+"}").Fails(t, "invalid_request")
+	ada.Do("PATCH", "/v1/agents/my_agent", `{"defaults":{"timeframe":"1m"}}`).Ok(t)
+	submit(ok + "}").Ok(t)
 	entry := *e2e.Decode[e2e.WireSignal](t, first.Body).Entry
 	submit(fmt.Sprintf(`%s,"price":%g}`, ok, entry)).Ok(t)
 	p := submit(fmt.Sprintf(`%s,"price":%g}`, ok, entry*0.9)).Fails(t, "price_moved")
