@@ -46,7 +46,8 @@ func TestConsoleAgents(t *testing.T) {
 			"statistics": map[string]any{"count": 40, "wins": 12, "total_r": -10., "break_even_net": 0.4}}
 		o["groups"] = []any{group}
 		o["strategies"] = []any{map[string]any{"agent_id": "my_agent", "strategy": "cross", "count": 40, "wins": 12,
-			"expectancy_r": -0.25, "break_even_net": 0.4, "skill": -0.21, "skill_interval": map[string]any{"low": -0.62, "high": 0.19}, "skill_sample": 40}}
+			"expectancy_r": -0.25, "break_even_net": 0.4,
+			"skill": -0.21, "skill_interval": map[string]any{"low": -0.62, "high": 0.19}, "skill_sample": 40}}
 	})
 	act(t, page, `location.hash = "#/agents"`, `await shows("−10.0 R", "main")`,
 		`const row = [...document.querySelectorAll("main tr")].find((r) => r.innerText.includes("Another name")).innerText`,
