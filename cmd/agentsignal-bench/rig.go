@@ -2,16 +2,19 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/alexedwards/argon2id"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/persistence"
@@ -41,6 +44,7 @@ type rig struct {
 	signals signalWriter
 	ids     []signal.AccountID
 	keys    []string // an API key of each account
+	tokens  []string // of an intake of each account; see addAgents
 }
 
 // newRig starts a Redis with an append-only file, as the service does, and creates accounts.
@@ -116,7 +120,7 @@ func (r *rig) serve(ctx context.Context, env ...string) (*server, error) {
 func (r *rig) serveBy(ctx context.Context, program string, command []string, env ...string) (*server, error) {
 	settings := []string{"AGENTSIGNAL_REDIS_URL=" + r.url, "AGENTSIGNAL_DATA_DIR=" + filepath.Join(r.dir, "node"),
 		"AGENTSIGNAL_LOG_LEVEL=warn", "AGENTSIGNAL_RUNS_MAX_CONCURRENT=100000"}
-	for _, class := range []string{"READS", "RUNS", "INTAKES", "WRITES", "STREAMS", "FAILURES", "SCRAPES"} {
+	for _, class := range []string{"READS", "RUNS", "INTAKES", "WRITES", "STREAMS", "FAILURES", "SCRAPES", "INTAKES"} {
 		settings = append(settings, "AGENTSIGNAL_RATE_LIMIT_"+class+"=off")
 	}
 	s, err := startServer(append(settings, env...), program, command...)
@@ -152,16 +156,33 @@ func (r *rig) runLoad(s *server) *load {
 var benchAgent = signal.Agent{ID: "bench_agent", Name: "Bench", Category: signal.Trading, Status: signal.AgentActive,
 	Strategies: []string{"momentum", "mean_reversion", "breakout"}}
 
-// addAgents gives each account an agent of its own.
+// addAgents gives each account an agent of its own with an intake for alerts.
 func (r *rig) addAgents(ctx context.Context) error {
+	store := agents.New(r.store.Client, r.log, nil)
 	for _, id := range r.ids {
 		a := benchAgent
 		a.Account, a.CreatedAt = id, time.Now()
-		if _, err := agents.New(r.store.Client, r.log, nil).Add(ctx, a); err != nil {
+		if _, err := store.Add(ctx, a); err != nil {
 			return err
 		}
+		token := signal.IntakeTokenPrefix + rand.Text()
+		in := signal.Intake{ID: signal.NewIntakeID(), Digest: credential.DigestOf(token).String(), CreatedAt: a.CreatedAt}
+		if err := store.AddIntake(ctx, id, a.ID, in); err != nil {
+			return err
+		}
+		r.tokens = append(r.tokens, token)
 	}
 	return nil
+}
+
+// alertLoad returns a load of alerts, each another text, with the assets and strategies of submissionLoad.
+func (r *rig) alertLoad(s *server) *load {
+	var n atomic.Int64
+	return &load{addr: s.addr, request: func(connection, i int) []byte {
+		body := runKinds[(connection+i)%len(runKinds)]
+		body = fmt.Sprintf(`%s,"action":"buy","stop":"2%%","target":"1.5R","order_id":%d}`, body[:len(body)-1], n.Add(1))
+		return httpRequest("POST", "/v1/intake/"+r.tokens[connection%len(r.tokens)], "none", body)
+	}}
 }
 
 // submissionLoad returns a load of submissions with the assets and strategies of runLoad.

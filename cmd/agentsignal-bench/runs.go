@@ -107,7 +107,8 @@ func (b *runsBenchmark) inTurns(ctx context.Context, s *server, reference, l *lo
 	return c, nil
 }
 
-// submissions measures signals that agents of accounts submit against runs of the same assets.
+// submissions measures signals that agents of accounts submit against runs of the same assets, and alerts of chart programs
+// against submissions.
 func (b *runsBenchmark) submissions(ctx context.Context, r *rig, s *server, runs *load) error {
 	if err := r.addAgents(ctx); err != nil {
 		return err
@@ -124,5 +125,14 @@ func (b *runsBenchmark) submissions(ctx context.Context, r *rig, s *server, runs
 	b.row("submissions against runs in turns, 5 pairs (target 1.1)", "ratio %.2f of %.2f to %.2f", median(c.ratios),
 		slices.Min(c.ratios), slices.Max(c.ratios))
 	b.row("the service's CPU a submission against a run", "ratio %.2f", median(c.costs))
+	alerts := r.alertLoad(s)
+	if err := alerts.warm(ctx); err != nil {
+		return err
+	}
+	if c, err = b.inTurns(ctx, s, submissions, alerts); err != nil {
+		return err
+	}
+	b.row("alerts of charts against submissions in turns, 5 pairs (target 0.9)", "ratio %.2f of %.2f to %.2f",
+		median(c.ratios), slices.Min(c.ratios), slices.Max(c.ratios))
 	return nil
 }
