@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"hash/maphash"
+	"iter"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -37,7 +38,7 @@ const (
 	alertAttempts = 10
 	// alertTurns is how many alerts are carried out at once, at most one about a topic.
 	alertTurns = 1024
-	// alertWait is how long an alert may take from its first byte. Chart programs wait for 3 s.
+	// alertWait is the default of AlertOptions.Wait. Chart programs wait for 3 s.
 	alertWait = 1500 * time.Millisecond
 	// queueTimeout limits the queuing of one that takes longer.
 	queueTimeout = 500 * time.Millisecond
@@ -67,7 +68,7 @@ type AlertHandlers struct {
 	noted map[signal.IntakeID]time.Time // when the last alert over a limit was noted
 }
 
-// AlertOptions are what alerts need. All are required.
+// AlertOptions are what alerts need. All but Wait are required.
 type AlertOptions struct {
 	Intakes     Intakes
 	Submissions *SubmissionHandlers
@@ -75,10 +76,12 @@ type AlertOptions struct {
 	Events      AlertLog
 	Now         func() time.Time
 	Log         *slog.Logger
+	Wait        time.Duration // how long an alert may take from its first byte until it is queued; default 1.5 s
 }
 
 // NewAlertHandlers returns the handlers of alerts.
 func NewAlertHandlers(o AlertOptions) *AlertHandlers {
+	o.Wait = cmp.Or(o.Wait, alertWait)
 	h := &AlertHandlers{AlertOptions: o, log: o.Log.With("component", "http"), seed: maphash.MakeSeed(),
 		noted: map[signal.IntakeID]time.Time{}}
 	for i := range h.turns {
@@ -97,7 +100,7 @@ func (h *AlertHandlers) Routes() []*Route {
 
 // authenticate finds the intake of the token in the path. It counts wrong tokens by address.
 func (h *AlertHandlers) authenticate(c *call) error {
-	ctx, cancel := context.WithTimeout(c.r.Context(), alertWait)
+	ctx, cancel := context.WithTimeout(c.r.Context(), h.Wait)
 	defer cancel()
 	a, in, err := h.Intakes.OfToken(ctx, credential.DigestOf(c.vars["token"]).String())
 	if signal.KindOf(err) == signal.KindNotFound {
@@ -217,7 +220,7 @@ type alertAnswer struct {
 	repeated bool // of an earlier alert, which the store has
 }
 
-// bounded carries out a, or queues it if that takes longer than alertWait.
+// bounded carries out a, or queues it if that takes longer than h.Wait.
 func (h *AlertHandlers) bounded(c *call, a *alert) (alertAnswer, error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(c.r.Context()))
 	defer cancel()
@@ -233,7 +236,7 @@ func (h *AlertHandlers) bounded(c *call, a *alert) (alertAnswer, error) {
 		panics.Guard(h.log, panics.Jobs, func() { r.answer, r.err = h.carryOut(ctx, &r.alert) }, "request", c.id)
 		done <- r
 	}()
-	late := time.NewTimer(alertWait - time.Since(c.start))
+	late := time.NewTimer(h.Wait - time.Since(c.start))
 	defer late.Stop()
 	select {
 	case r := <-done:
@@ -492,26 +495,27 @@ func (h *AlertHandlers) attempt(ctx context.Context, a *alert) (alertAnswer, err
 		carried.Topics = append(carried.Topics, signal.AlertTopic{Name: a.fence})
 	}
 	if a.opens() && a.Position != "" {
-		open, _, err := h.open(ctx, a, same)
-		if err != nil {
-			return alertAnswer{}, err
-		}
-		if len(open) > 0 {
-			return h.settle(ctx, a, carried, alertResult{Reason: "already_open"})
+		for open, err := range h.open(ctx, a, same) {
+			if err != nil {
+				return alertAnswer{}, err
+			}
+			if len(open) > 0 {
+				return h.settle(ctx, a, carried, alertResult{Reason: "already_open"})
+			}
 		}
 	}
 	var ended []signal.SignalID
-	for more := true; more; {
-		if carried.Exits, more, err = h.open(ctx, a, ends); err != nil {
+	for open, err := range h.open(ctx, a, ends) {
+		if err != nil {
 			return alertAnswer{}, err
 		}
-		ended = append(ended, carried.Exits...)
-		if more {
+		if len(carried.Exits) > 0 { // one append ends those of one page
 			only := signal.Change{Account: account, Agent: &a.agent, Alert: &signal.Alert{Exits: carried.Exits}}
 			if _, err := h.Events.Append(ctx, only); err != nil {
 				return alertAnswer{}, err
 			}
 		}
+		ended, carried.Exits = append(ended, open...), open
 	}
 	if a.opens() {
 		return h.submit(ctx, a, carried, same)
@@ -561,33 +565,34 @@ func (h *AlertHandlers) again(ctx context.Context, account signal.AccountID, ans
 	return alertAnswer{body: appendSignal(nil, found), run: found.Run, repeated: true}, nil
 }
 
-// open returns signals of the alert's agent, asset and strategy that are open and not asked to end, the newest first, and
-// whether there are more than exitsAtOnce. An empty direction is both.
-func (h *AlertHandlers) open(ctx context.Context, a *alert, d signal.Direction) (ids []signal.SignalID, more bool, err error) {
+// open yields signals of the alert's agent, asset and strategy that are open and not asked to end, the newest first, at most
+// exitsAtOnce in a page. An empty direction is both. An error is the last that it yields.
+func (h *AlertHandlers) open(ctx context.Context, a *alert, d signal.Direction) iter.Seq2[[]signal.SignalID, error] {
 	q := catalogue.Query{Account: a.agent.Account, Agent: a.agent.ID, Asset: a.asset, Strategy: a.Strategy, Direction: d,
 		Status: signal.Open, Limit: exitsAtOnce}
-	var before signal.Location
-	for {
-		at, total, err := h.Signals.catalogue.Locations(ctx, q, before)
-		if err != nil || total == 0 {
-			return nil, false, err
-		}
-		list, err := h.Signals.signals.SignalsAt(ctx, q.Account, at)
-		if err != nil {
-			return nil, false, err
-		}
-		for _, s := range list {
-			if s.Closing == nil && s.ExitRequested.IsZero() {
-				ids = append(ids, s.ID)
+	return func(yield func([]signal.SignalID, error) bool) {
+		var before signal.Location
+		for {
+			at, total, err := h.Signals.catalogue.Locations(ctx, q, before)
+			var list []*signal.Signal
+			if err == nil && total > 0 {
+				list, err = h.Signals.signals.SignalsAt(ctx, q.Account, at)
 			}
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			var ids []signal.SignalID
+			for _, s := range list {
+				if s.Closing == nil && s.ExitRequested.IsZero() {
+					ids = append(ids, s.ID)
+				}
+			}
+			if len(ids) > 0 && !yield(ids, nil) || len(at) < q.Limit {
+				return
+			}
+			before = at[len(at)-1]
 		}
-		switch {
-		case len(at) < q.Limit:
-			return ids, false, nil
-		case len(ids) >= exitsAtOnce:
-			return ids[:exitsAtOnce], true, nil
-		}
-		before = at[len(at)-1]
 	}
 }
 

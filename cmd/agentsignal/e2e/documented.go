@@ -56,7 +56,9 @@ func TryDocumentedRequests(t *testing.T, demo *Client, password string) {
 				Token string
 			}](t, body)
 		case strings.HasPrefix(path, "/v1/intake/"):
-			demo.Do(http.MethodPost, path, body[1], "Content-Type: text/plain").Ok(t)
+			if a := demo.Do(http.MethodPost, path, body[1], "Content-Type: text/plain"); a.Status != http.StatusAccepted {
+				a.Ok(t) // a slow machine queues it
+			}
 		case strings.Contains(line, "$TOKEN") && body == nil:
 			person.Get(path).Ok(t)
 		case strings.Contains(line, "-X PATCH"):

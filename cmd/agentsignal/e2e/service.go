@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -170,6 +171,7 @@ func Begin(tb testing.TB, c configs.Config) *Service {
 // beginWith is begin with options.
 func beginWith(tb testing.TB, c configs.Config, o service.Options) *Service {
 	tb.Helper()
+	o.AlertWait = cmp.Or(o.AlertWait, time.Minute) // on a slow machine, too, an alert is answered with its signal
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Service{tb: tb, Log: &Journal{}, end: cancel, Ended: make(chan struct{})}
 	o.Log = slog.New(slog.NewJSONHandler(s.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -21,6 +21,7 @@ import (
 // environment is what every part is built with.
 type environment struct {
 	config   configs.Config
+	options  Options
 	log      *slog.Logger
 	registry *prometheus.Registry
 	stops    *command.Stops // each part adds its end

@@ -26,7 +26,6 @@ const shutdownTimeout = 10 * time.Second
 // process is a service: its parts, what runs them, and what ends them.
 type process struct {
 	environment
-	options    Options
 	node       *node
 	background *background
 	systemd    notifier
@@ -48,8 +47,7 @@ func newProcess(ctx context.Context, c configs.Config, o Options) (_ *process, e
 	registry := prometheus.NewRegistry()
 	log := slog.New(newLogCounter(o.Log.Handler(), registry))
 	p := &process{
-		environment: environment{config: c, log: log, registry: registry, stops: &command.Stops{}},
-		options:     o,
+		environment: environment{config: c, options: o, log: log, registry: registry, stops: &command.Stops{}},
 		background:  newBackground(log),
 		systemd:     notifier{log},
 		ownership:   &partitionMetrics{},

@@ -58,7 +58,7 @@ func resources(e environment, n *node, p *parts, origins *signalhttp.Origins) []
 	signals := signalhttp.NewSignalHandlers(p.catalogue, p.store.Signals, p.events,
 		signalhttp.NewExports(c.HTTP.MaxExports, c.HTTP.MaxAccountExports, 0), agents)
 	alerts := signalhttp.NewAlertHandlers(signalhttp.AlertOptions{Intakes: p.ownAgents, Submissions: submissions, Signals: signals,
-		Events: p.events, Now: now, Log: e.log})
+		Events: p.events, Now: now, Log: e.log, Wait: e.options.AlertWait})
 	p.agents.OnAlert(alerts.CarryOut)
 	return []signalhttp.Resource{
 		signalhttp.NewRunHandlers(p.agents, specs, once),

@@ -23,8 +23,9 @@ type Options struct {
 	// Unrecorded leaves the signals without a record, to measure what the record costs.
 	Unrecorded bool
 
-	Log      *slog.Logger  // of New; default: discards
-	Shutdown time.Duration // limit of a shutdown without shutdown.delay; default 10 s
+	Log       *slog.Logger  // of New; default: discards
+	Shutdown  time.Duration // limit of a shutdown without shutdown.delay; default 10 s
+	AlertWait time.Duration // until a slow alert of a chart program is queued; default 1.5 s
 
 	settings *Settings      // to reload
 	level    *slog.LevelVar // of Log; nil: fixed

@@ -148,10 +148,11 @@ func TestAlertsOfChartsBecomeSignals(t *testing.T) {
 	}
 
 	// A token that is not right, and the intakes of others.
-	wrong := public.Do("POST", "/v1/intake/"+in.Token[:46]+"A", "long BTCUSD")
+	letter := "A"
 	if in.Token[46] == 'A' {
-		wrong = public.Do("POST", "/v1/intake/"+in.Token[:46]+"B", "long BTCUSD")
+		letter = "B"
 	}
+	wrong := public.Do("POST", "/v1/intake/"+in.Token[:46]+letter, "long BTCUSD")
 	if p := wrong.Fails(t, "not_found"); p.Instance != "/v1/intake/{token}" {
 		t.Errorf("%+v", p)
 	}

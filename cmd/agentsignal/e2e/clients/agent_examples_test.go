@@ -93,6 +93,12 @@ func runAgent(t *testing.T, s *e2e.Service, x *exampleReceiver, secret string) {
 				made["none"] = true
 				continue
 			}
+			if a.Status == http.StatusInternalServerError { // two ATR of a quiet market are too near for a stop
+				if p := a.Fails(t, "agent_failed"); !strings.Contains(p.Detail, "the agent's reply does not fit the market") {
+					t.Error(a.Body)
+				}
+				continue
+			}
 			if !strings.Contains(a.Ok(t).Body, `"indicators":["sma_10","sma_30"]`) {
 				t.Error(a.Body)
 			}
