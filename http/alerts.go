@@ -621,15 +621,15 @@ func (h *AlertHandlers) settle(ctx context.Context, a *alert, carried *signal.Al
 func (h *AlertHandlers) submit(ctx context.Context, a *alert, carried *signal.Alert, d signal.Direction) (alertAnswer, error) {
 	carried.Request = a.request(http.StatusOK, "", nil)
 	req := signal.RunRequest{Account: a.agent.Account, Agent: a.agent.ID, Own: &a.agent, Asset: a.asset, Strategy: a.Strategy,
-		Alert: carried, Submission: &signal.Submission{Direction: d, Stop: a.Stop, Target: a.Target, Price: a.Price,
-			Claim: a.Confidence, Parameters: a.Parameters, Reference: a.Reference}}
-	s, defaults := req.Submission, a.agent.Defaults
-	withDefaults(&req, defaults)
-	if s.Stop.Value == 0 {
-		s.Stop = defaults.Stop
+		Alert: carried, Submission: &signal.Submission{Direction: d, Price: a.Price, Claim: a.Confidence, Parameters: a.Parameters,
+			Reference: a.Reference}}
+	s := req.Submission
+	withDefaults(&req)
+	if a.Stop.Value > 0 {
+		s.Stop = a.Stop
 	}
-	if s.Target.Value == 0 {
-		s.Target = defaults.Target
+	if a.Target.Value > 0 {
+		s.Target = a.Target
 	}
 	if a.Interval != "" {
 		if req.Timeframe = a.Timeframe; a.Bar != a.Timeframe.Duration() {
@@ -648,15 +648,13 @@ func (h *AlertHandlers) submit(ctx context.Context, a *alert, carried *signal.Al
 		return nil
 	}
 	if a.Reference == "" {
-		return answer, first()
+		err := first() // which sets answer
+		return answer, err
 	}
 	req.Reference = h.Submissions.reference(&req, a.Reference)
 	kept, err := h.Submissions.once.first(ctx, req.Account, *req.Reference, first)
 	if kept != nil {
-		answer = alertAnswer{body: kept.Body, run: signal.RunID(kept.Header["X-Run-Id"]), repeated: true}
-		if kept.Signal != nil {
-			answer.body = appendSignal(nil, kept.Signal)
-		}
+		answer = alertAnswer{body: replyBody(kept), run: signal.RunID(kept.Header["X-Run-Id"]), repeated: true}
 	}
 	return answer, usedReference(err)
 }

@@ -250,8 +250,7 @@ const maxReplyFaults = 3
 // readSubmission reads what an agent has concluded: all members but asset and strategy.
 func readSubmission(o *request.Object, req *signal.RunRequest) {
 	a, s := req.Own, req.Submission
-	d := a.Defaults
-	withDefaults(req, d)
+	withDefaults(req)
 	if t, ok := request.Choice(o, "timeframe", signal.Timeframes); ok {
 		req.Timeframe = t
 	}
@@ -267,7 +266,7 @@ func readSubmission(o *request.Object, req *signal.RunRequest) {
 	}
 	if a.Category == signal.Trading {
 		o.Require("direction", request.OneOf(signal.Directions))
-		readPrices(o, s, d)
+		readPrices(o, s)
 	} else {
 		readContent(o, a, s)
 	}
@@ -295,15 +294,18 @@ func readSubmission(o *request.Object, req *signal.RunRequest) {
 	}
 }
 
-// withDefaults sets the members of a submission that have defaults, but for its levels.
-func withDefaults(req *signal.RunRequest, d signal.AgentDefaults) {
+// withDefaults sets the members of a submission that have defaults.
+func withDefaults(req *signal.RunRequest) {
+	d, s := req.Own.Defaults, req.Submission
 	req.Timeframe, req.Risk = cmp.Or(d.Timeframe, signal.H1), cmp.Or(d.Risk, signal.MediumRisk)
-	req.Submission.ExpiresIn = d.ExpiresIn
+	s.ExpiresIn = d.ExpiresIn
+	if req.Own.Category == signal.Trading {
+		s.Stop, s.Target = d.Stop, d.Target
+	}
 }
 
 // readPrices reads the levels of a trading agent.
-func readPrices(o *request.Object, s *signal.Submission, d signal.AgentDefaults) {
-	s.Stop, s.Target = d.Stop, d.Target
+func readPrices(o *request.Object, s *signal.Submission) {
 	if o.Has("stop") {
 		s.Stop = readLevel(o, "stop", stopUnits)
 	}

@@ -193,7 +193,7 @@ func (a *analyst) scanOne(ctx context.Context, r *run, asset string, index int) 
 	return a.exec.compute(ctx, &one)
 }
 
-// scannedOf returns what a scan tells of the evaluation of an asset.
+// scannedOf returns the evaluation of an asset as a scan shows it.
 func scannedOf(asset string, c *evaluation) scanned {
 	s := scanned{Asset: asset, Direction: c.Direction, Confidence: signal.RoundConfidence(c.Confidence)}
 	if l := c.Levels; l != nil {

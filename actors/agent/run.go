@@ -359,7 +359,6 @@ func (x *executor) record(ctx context.Context, r *run, o outcome, announced bool
 	return x.store(r, outcome{err: cancelledError("the agent was changed again and again")}, nil, announced)
 }
 
-
 // store is record for an agent that is not changed meanwhile. cause is why r's context ended, or nil.
 func (x *executor) store(r *run, o outcome, cause error, announced bool) (*signal.Signal, error) {
 	refused := o.refused

@@ -162,17 +162,17 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// TestSkillStaysWhileASignalIsOpen: re-scoring goes on from the confidence that was told. The skill moves it by as much in log
+// TestSkillStaysWhileASignalIsOpen: re-scoring goes on from the confidence at the creation. The skill moves it by as much in log
 // odds at each price, unless that decides the outcome.
 func TestSkillStaysWhileASignalIsOpen(t *testing.T) {
 	skill, base := Skill{N: 100, Estimate: 0.4}, 0.4
 	s := &signal.Signal{Levels: &signal.Levels{Entry: 100, Stop: 98, Target: 103}, Reach: &signal.Reach{Stop: 2, Bars: 24}}
-	told := skill.Confidence(base)
-	if got := RescoreAt(s, told, 1, 100); got != told || told < base+0.05 {
-		t.Errorf("at the entry %v, told %v", got, told)
+	first := skill.Confidence(base)
+	if got := RescoreAt(s, first, 1, 100); got != first || first < base+0.05 {
+		t.Errorf("at the entry %v, created with %v", got, first)
 	}
 	for _, price := range []float64{98.7, 99.5, 100, 101, 102} {
-		without, with := RescoreAt(s, base, 0.6, price), RescoreAt(s, told, 0.6, price)
+		without, with := RescoreAt(s, base, 0.6, price), RescoreAt(s, first, 0.6, price)
 		if moved := logit(with) - logit(without); math.Abs(moved-0.4) > 0.01 {
 			t.Errorf("at %v: %v with and %v without skill, apart by %v", price, with, without, moved)
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// TestAnAskedJobIsTakenOver: the node that takes a job over asks again under the same id, and what it is told becomes the one
+// TestAnAskedJobIsTakenOver: the node that takes a job over asks again under the same id, and the reply becomes the one
 // signal of the job.
 func TestAnAskedJobIsTakenOver(t *testing.T) {
 	t.Parallel()

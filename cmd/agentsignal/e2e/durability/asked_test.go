@@ -11,7 +11,7 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// TestAnAskedJobSurvivesKillNine: another process asks again under the same id, and what it is told becomes the signal.
+// TestAnAskedJobSurvivesKillNine: another process asks again under the same id, and the reply becomes the signal.
 func TestAnAskedJobSurvivesKillNine(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewDurable(t)
