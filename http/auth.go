@@ -74,3 +74,7 @@ func (a authenticator) identify(c *call, token string) (err error) {
 	}
 	return err
 }
+
+// errReader refuses readers what is not of signals.
+var errReader = &signal.Error{Kind: signal.KindForbidden, Code: "reader_key",
+	Message: "the API key has a view, so it reads the signals of its view and nothing else of the account"}

@@ -158,6 +158,9 @@ func (s *Server) admit(c *call) error {
 	if scope := c.operation.scope; scope != "" && !c.principal.Scopes.Has(scope) {
 		return &scopeError{scope}
 	}
+	if c.principal.View != nil && !c.operation.readers {
+		return errReader
+	}
 	if s.o.Waiting { // it has no limiter, and answers what costs little
 		return nil
 	}

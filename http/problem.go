@@ -36,6 +36,9 @@ var problemKinds = []problemKind{
 		"The refresh token is unknown, expired, used or revoked. Sign in again."},
 	{"insufficient_scope", 403, "A scope is missing",
 		"The API key is valid but lacks the scope that the member required_scope names."},
+	{"reader_key", 403, "The API key is a reader's",
+		"The API key has a view: it reads the signals that its view has, and nothing else of the account. Use another key of " +
+			"the account, or an access token."},
 	{"origin_not_allowed", 403, "The origin is not allowed",
 		"A page of a foreign origin opened the stream. The operator lists allowed origins in http.cors_origins."},
 	{"not_found", 404, "Not found", "No such path exists, or no such resource, or it belongs to another account."},

@@ -41,6 +41,7 @@ type operation struct {
 	always   bool // answered while the process ends, too
 	probe    bool // requested every few seconds: only failures are logged
 	secret   bool // its answers hold a secret: they are stored encrypted
+	readers  bool // answers readers, with what their view has; they are refused where it is not set
 	// confirms makes answers wait for Options.Reads: they show records of the account that a failover
 	// may lose. Errors that depend on records wait, too.
 	confirms bool

@@ -19,6 +19,9 @@ var Scopes = []Scope{AgentsRead, AgentsRun, SignalsRead, WebhooksManage}
 // ScopeSet is a set of scopes; bit i stands for Scopes[i]. The zero value is empty.
 type ScopeSet uint8
 
+// ReaderScopes holds the scopes that a reader may have.
+const ReaderScopes ScopeSet = 1<<0 | 1<<2 // AgentsRead and SignalsRead
+
 // AllScopes holds every scope.
 const AllScopes ScopeSet = 1<<4 - 1
 
@@ -61,4 +64,8 @@ type Principal struct {
 	Session   SessionID // of an access token; else empty
 	Scopes    ScopeSet
 	ExpiresAt time.Time // of the credential, or zero
+	// View is what a reader sees, whose key has one; nil for others. MaxConnections is how many streams a reader may have at
+	// once, over all nodes.
+	View           *View
+	MaxConnections int
 }

@@ -144,7 +144,8 @@ func (a *Authenticator) fetchKey(ctx context.Context, d credential.Digest) (*ent
 			return keyState{}, "", err
 		}
 		state := keyState{usedMinute: new(atomic.Int64), principal: signal.Principal{
-			Account: k.Account, Key: k.ID, Scopes: k.Scopes, ExpiresAt: k.ExpiresAt}}
+			Account: k.Account, Key: k.ID, Scopes: k.Scopes, ExpiresAt: k.ExpiresAt, View: k.View,
+			MaxConnections: k.MaxConnections}}
 		state.usedMinute.Store(minuteOf(k.LastUsedAt))
 		a.keys.mu.RLock()
 		if before := a.keys.present[d]; before != nil {

@@ -56,9 +56,13 @@ func decodeSession(id signal.SessionID, m map[string]string) (credential.Session
 
 // encodeKey returns fields and values of an API key's record.
 func encodeKey(k credential.APIKey) []any {
-	return []any{"v", credentialVersion, "id", string(k.ID), "account", string(k.Account), "name", k.Name,
+	fields := []any{"v", credentialVersion, "id", string(k.ID), "account", string(k.Account), "name", k.Name,
 		"prefix", k.Prefix, "scopes", int64(k.Scopes), "created", milliseconds(k.CreatedAt),
 		"expires", milliseconds(k.ExpiresAt), "used", milliseconds(k.LastUsedAt)}
+	if k.View != nil {
+		fields = append(fields, "view", k.View.String(), "connections", k.MaxConnections)
+	}
+	return fields
 }
 
 func decodeKey(m map[string]string) (credential.APIKey, error) {
@@ -72,6 +76,15 @@ func decodeKey(m map[string]string) (credential.APIKey, error) {
 		r.fail("scopes")
 	}
 	k.Scopes = signal.ScopeSet(scopes)
+	if text, ok := m["view"]; ok {
+		var err error
+		if k.View, err = signal.ParseView(text); err != nil {
+			r.fail("view")
+		}
+		if k.MaxConnections = int(r.number("connections")); k.MaxConnections < 1 {
+			r.fail("connections")
+		}
+	}
 	if r.err != nil {
 		return credential.APIKey{}, fmt.Errorf("decode API key %s: %w", k.ID, r.err)
 	}

@@ -47,6 +47,10 @@ func TestCredentialRecordsRoundTrip(t *testing.T) {
 		Scopes: signal.ScopesOf(signal.WebhooksManage), CreatedAt: at}
 	gotK, err := decodeKey(fieldsOf(encodeKey(k)))
 	wantEqual(t, "key", err, k, gotK)
+	k.View, k.MaxConnections = signal.NewView(signal.Names{}, signal.NamesOf("BTC"), signal.NamesOf()), 5
+	if gotK, err := decodeKey(fieldsOf(encodeKey(k))); err != nil || gotK != k {
+		t.Errorf("reader: %v, %+v", err, gotK)
+	}
 	for _, e := range []signal.Event{
 		{ID: "evt_1", Account: "acc_1", Type: signal.KeyRevoked, Subject: "key_1"},
 		{ID: "evt_1", Account: "acc_1", Type: signal.AccountDeleted},
@@ -81,6 +85,8 @@ func FuzzCredentialRecords(f *testing.F) {
 		encodeAccount(credential.Account{Email: "a", CreatedAt: at}, credential.Password{Hash: "h", Version: 1}),
 		encodeSession(newSession("acc_1", "ses_1", at, time.Hour)),
 		encodeKey(credential.APIKey{ID: "key_1", Account: "acc_1", Name: "n", Prefix: "p", CreatedAt: at}),
+		encodeKey(credential.APIKey{ID: "key_1", Account: "acc_1", Name: "n", Prefix: "p", CreatedAt: at, MaxConnections: 1,
+			View: signal.NewView(signal.NamesOf("seo"), signal.Names{}, signal.NamesOf())}),
 	} {
 		text, err := json.Marshal(fieldsOf(args))
 		if err != nil {

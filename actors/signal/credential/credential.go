@@ -81,6 +81,9 @@ type APIKey struct {
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero if never
 	LastUsedAt time.Time // minute precision; zero if never
+	// View is what a reader sees; nil for other keys. MaxConnections is how many streams a reader may have at once.
+	View           *signal.View
+	MaxConnections int
 }
 
 // Base62 has the characters of secrets.

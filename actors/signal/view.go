@@ -1,0 +1,136 @@
+package signal
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"weak"
+
+	"github.com/agentsignal/agentsignal/actors/spelling"
+)
+
+// MaxViewNames is how many names one member of a view may have.
+const MaxViewNames = 100
+
+// Names is a set of names, as JSON a list. Its zero value is no list: it has every name. An empty list has none.
+type Names struct {
+	list []string // sorted, each once
+	some bool     // only those in list
+}
+
+// NamesOf returns the set of the names, none if there are none.
+func NamesOf(names ...string) Names {
+	return Names{slices.Compact(slices.Sorted(slices.Values(names))), true}
+}
+
+// All reports whether n has every name.
+func (n Names) All() bool { return !n.some }
+
+// List returns the names, sorted. It is empty if n has every name, too: see All.
+func (n Names) List() []string { return n.list }
+
+// Has reports whether n has the name.
+func (n Names) Has(name string) bool {
+	if !n.some {
+		return true
+	}
+	_, ok := slices.BinarySearch(n.list, name)
+	return ok
+}
+
+// IsZero reports whether n has every name, for the option omitzero of JSON.
+func (n Names) IsZero() bool { return n.All() }
+
+// MarshalJSON returns the list of the names. A set of every name is left out by the option omitzero, and otherwise null.
+func (n Names) MarshalJSON() ([]byte, error) {
+	if n.some && n.list == nil {
+		return []byte("[]"), nil
+	}
+	return json.Marshal(n.list)
+}
+
+// UnmarshalJSON reads a list of names; null is refused, since an absent list has another meaning than an empty one.
+func (n *Names) UnmarshalJSON(b []byte) error {
+	var list *[]string
+	if err := json.Unmarshal(b, &list); err != nil {
+		return fmt.Errorf("read names: %w", err)
+	}
+	if list == nil {
+		return fmt.Errorf("read names: null is no list")
+	}
+	*n = NamesOf(*list...)
+	return nil
+}
+
+// View is what a reader sees of its account: the signals of which the agent, the asset and the strategy are all in its sets.
+// Views are made by NewView and do not change. Those with the same names are one value, so pointers to them compare as they do.
+// A nil view is that of whoever is no reader: it sees everything.
+type View struct {
+	Agents     Names `json:"agents,omitzero"`
+	Assets     Names `json:"assets,omitzero"` // catalogue names, or subjects of content; compared without case
+	Strategies Names `json:"strategies,omitzero"`
+
+	id     string
+	assets Names // folded
+}
+
+// views has every view that is in use, by its id.
+var views struct {
+	mu   sync.Mutex
+	byID map[string]weak.Pointer[View]
+}
+
+// NewView returns the view of the names.
+func NewView(agents, assets, strategies Names) *View {
+	v := &View{Agents: agents, Assets: assets, Strategies: strategies}
+	if !assets.All() {
+		var folded []string
+		for _, name := range assets.list {
+			folded = append(folded, spelling.Fold(name))
+		}
+		v.assets = NamesOf(folded...)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("encode view: " + err.Error()) // cannot happen: it has lists of texts
+	}
+	v.id = string(b)
+	views.mu.Lock()
+	defer views.mu.Unlock()
+	if known := views.byID[v.id].Value(); known != nil {
+		return known
+	}
+	if views.byID == nil {
+		views.byID = make(map[string]weak.Pointer[View])
+	}
+	for id, other := range views.byID { // of views that nobody uses any more
+		if other.Value() == nil {
+			delete(views.byID, id)
+		}
+	}
+	views.byID[v.id] = weak.Make(v)
+	return v
+}
+
+// ParseView returns the view that String has written.
+func ParseView(text string) (*View, error) {
+	var v View
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		return nil, fmt.Errorf("read view: %w", err)
+	}
+	return NewView(v.Agents, v.Assets, v.Strategies), nil
+}
+
+// String returns the view as JSON. Equal views have equal texts.
+func (v *View) String() string { return v.id }
+
+// Sees reports whether v has the signals of an agent and one of its strategies about an asset.
+func (v *View) Sees(agent AgentID, asset, strategy string) bool {
+	return v == nil || v.Agents.Has(string(agent)) && v.Strategies.Has(strategy) && v.SeesAsset(asset)
+}
+
+// SeesAsset reports whether v has the asset, or the subject of content.
+func (v *View) SeesAsset(name string) bool {
+	return v == nil || v.assets.All() || v.assets.Has(spelling.Fold(name))
+}
