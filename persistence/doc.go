@@ -88,6 +88,8 @@
 //	{auth}:key:DIGEST             hash   an API key, by the SHA-256 of its secret       until it is revoked
 //	{auth}:intake:DIGEST          string account and agent of an intake, by its token   until it is revoked
 //	{auth}:keys:ACCOUNT           hash   names and ids of an account's keys             as the account
+//	{auth}:readers:ACCOUNT        hash   the same of its readers                        as the account
+//	{auth}:readerids:ACCOUNT      zset   ids of its readers by creation                 as the account
 //	{auth}:session:SESSION        hash   a login                                        until its tokens expire
 //	{auth}:sessions:ACCOUNT       zset   sessions of an account by their end            as the account, at most 100
 //	{auth}:refresh:DIGEST         string the session of a refresh token's fixed part    as the session

@@ -25,7 +25,9 @@ var (
 type AccountStore struct {
 	client
 	keys     *KeyStore
+	readers  *ReaderStore
 	sessions *SessionStore
+	outbox   *Outbox
 }
 
 // CreateAccount stores a with the hash of its password. KindConflict, "email_taken": another
@@ -165,9 +167,10 @@ func (s *AccountStore) DeleteAccount(ctx context.Context, id signal.AccountID, n
 	}
 	event := newEvent(id, signal.AccountDeleted, "")
 	keys := []string{s.AccountKey(id), s.AccountsKey(), s.EmailKey(a.Email),
-		s.LockKey(credential.DigestOf(a.Email).String()), s.APIKeysOfKey(id), s.SessionsOfKey(id), s.OutboxKey()}
+		s.LockKey(credential.DigestOf(a.Email).String()), s.APIKeysOfKey(id), s.SessionsOfKey(id), s.OutboxKey(),
+		s.ReadersOfKey(id), s.ReaderIDsKey(id)}
 	args := []any{string(id), encodeAnnouncement(event), now.UnixMilli(), sessionsAtOnce}
-	var events []signal.Event
+	var events, readers []signal.Event
 	for {
 		digests, err := s.keys.keyDigests(ctx, id)
 		if err != nil {
@@ -185,10 +188,18 @@ func (s *AccountStore) DeleteAccount(ctx context.Context, id signal.AccountID, n
 		switch {
 		case deleted.Val() == int64(-2):
 			continue // it got a key or a session meanwhile
+		case deleted.Val() == int64(-3):
+			ended, err := s.readers.endAll(ctx, id, now)
+			if readers = append(readers, ended...); err != nil && len(ended) == 0 {
+				return append(events, readers...), err
+			}
+			continue
 		case redisclient.Stands(err) && deleted.Val() == int64(1):
+			// The end of the account announces that of its readers. To announce theirs later as well does no harm.
+			_ = s.outbox.Settle(ctx, readers)
 			return append(events, event), redisclient.Failed(err, "delete account")
 		case err != nil:
-			return events, redisclient.Failed(err, "delete account")
+			return append(events, readers...), redisclient.Failed(err, "delete account")
 		case deleted.Val() == int64(0):
 			return nil, signal.NotFound("account")
 		}

@@ -54,11 +54,11 @@ func decodeSession(id signal.SessionID, m map[string]string) (credential.Session
 	return s, nil
 }
 
-// encodeKey returns fields and values of an API key's record.
+// encodeKey returns the fields and values of an API key's record that keys created together share: all but its id, its
+// name and its prefix.
 func encodeKey(k credential.APIKey) []any {
-	fields := []any{"v", credentialVersion, "id", string(k.ID), "account", string(k.Account), "name", k.Name,
-		"prefix", k.Prefix, "scopes", int64(k.Scopes), "created", milliseconds(k.CreatedAt),
-		"expires", milliseconds(k.ExpiresAt), "used", milliseconds(k.LastUsedAt)}
+	fields := []any{"v", credentialVersion, "account", string(k.Account), "scopes", int64(k.Scopes),
+		"created", milliseconds(k.CreatedAt), "expires", milliseconds(k.ExpiresAt), "used", milliseconds(k.LastUsedAt)}
 	if k.View != nil {
 		fields = append(fields, "view", k.View.String(), "connections", k.MaxConnections)
 	}

@@ -22,7 +22,8 @@ import (
 
 const (
 	// maxEnded is how many events the stream keeps, at least. A node that is further behind
-	// misses some; answers that it has cached are valid for a second at most.
+	// misses some, and clears its caches. The connections of those credentials are closed by the
+	// log of their account.
 	maxEnded = 1000
 
 	minFollowBackoff = 50 * time.Millisecond
@@ -56,7 +57,12 @@ func (s *EndedStream) Follow(ctx context.Context, ended func([]signal.Event), mi
 			}
 		} else {
 			var events []signal.Event
-			if events, cursor, err = s.readEnded(ctx, cursor); len(events) > 0 {
+			var full bool
+			events, cursor, full, err = s.readEnded(ctx, cursor)
+			if full { // the stream may have been trimmed up to them
+				missed()
+			}
+			if len(events) > 0 {
 				ended(events)
 			}
 		}
@@ -87,8 +93,9 @@ func (s *EndedStream) lastEnded(ctx context.Context) (string, error) {
 	return entries[0].ID, nil
 }
 
-// readEnded waits for entries after a cursor, and returns them with the next cursor.
-func (s *EndedStream) readEnded(ctx context.Context, cursor string) ([]signal.Event, string, error) {
+// readEnded waits for entries after a cursor, and returns them with the next cursor and whether they are as many as the
+// stream keeps.
+func (s *EndedStream) readEnded(ctx context.Context, cursor string) (events []signal.Event, next string, full bool, err error) {
 	streams, err := s.Blocking.XRead(ctx, &redis.XReadArgs{Streams: []string{s.EndedKey(), cursor},
 		Count: maxEnded, Block: redisclient.BlockTimeout}).Result()
 	if errors.Is(err, redis.Nil) {
@@ -97,12 +104,11 @@ func (s *EndedStream) readEnded(ctx context.Context, cursor string) ([]signal.Ev
 		if restarted {
 			err = errors.New("the ids of ended credentials have begun again")
 		}
-		return nil, cursor, err
+		return nil, cursor, false, err
 	}
 	if err != nil {
-		return nil, cursor, redisclient.Failed(err, "read ended credentials")
+		return nil, cursor, false, redisclient.Failed(err, "read ended credentials")
 	}
-	var events []signal.Event
 	for _, m := range streams[0].Messages {
 		cursor = m.ID
 		text, _ := m.Values["e"].(string)
@@ -115,5 +121,5 @@ func (s *EndedStream) readEnded(ctx context.Context, cursor string) ([]signal.Ev
 		e.Position = position
 		events = append(events, e)
 	}
-	return events, cursor, nil
+	return events, cursor, len(streams[0].Messages) == maxEnded, nil
 }

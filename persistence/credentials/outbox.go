@@ -2,6 +2,7 @@ package credentials
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -20,16 +21,21 @@ import (
 // Outbox keeps the events of credential changes until they are in their logs.
 type Outbox struct{ client }
 
+// settledAtOnce is how many events one command removes.
+const settledAtOnce = 1000
+
 // Settle removes events that were appended to their logs from the outbox.
 func (s *Outbox) Settle(ctx context.Context, events []signal.Event) error {
-	members := make([]any, len(events))
-	for i, e := range events {
-		members[i] = encodeAnnouncement(e)
+	for some := range slices.Chunk(events, settledAtOnce) {
+		members := make([]any, len(some))
+		for i, e := range some {
+			members[i] = encodeAnnouncement(e)
+		}
+		if err := s.RDB.ZRem(ctx, s.OutboxKey(), members...).Err(); err != nil {
+			return redisclient.Failed(err, "settle announcements")
+		}
 	}
-	if len(members) == 0 {
-		return nil
-	}
-	return redisclient.Failed(s.RDB.ZRem(ctx, s.OutboxKey(), members...).Err(), "settle announcements")
+	return nil
 }
 
 // Unsettled returns at most limit events, oldest first, that were put into the outbox until the

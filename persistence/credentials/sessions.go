@@ -164,10 +164,10 @@ func (s *SessionStore) endOldest(ctx context.Context, event signal.Event, left i
 	}
 }
 
-// endedEvents returns event for each session.
-func endedEvents(event signal.Event, sessions []string) []signal.Event {
-	events := make([]signal.Event, len(sessions))
-	for i, id := range sessions {
+// endedEvents returns event for each subject.
+func endedEvents(event signal.Event, subjects []string) []signal.Event {
+	events := make([]signal.Event, len(subjects))
+	for i, id := range subjects {
 		events[i] = event
 		events[i].Subject = id
 	}

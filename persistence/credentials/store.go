@@ -17,6 +17,7 @@ type Store struct {
 	client
 	*AccountStore
 	*KeyStore
+	*ReaderStore
 	*SessionStore
 	*LockStore
 	*Outbox
@@ -26,8 +27,9 @@ type Store struct {
 // New returns the credentials that c reads and writes.
 func New(c *redisclient.Client) *Store {
 	own := client{c}
-	keys, sessions := &KeyStore{own}, &SessionStore{own}
-	return &Store{own, &AccountStore{own, keys, sessions}, keys, sessions, &LockStore{own}, &Outbox{own}, &EndedStream{own}}
+	keys, readers, sessions, outbox := &KeyStore{own}, &ReaderStore{own}, &SessionStore{own}, &Outbox{own}
+	accounts := &AccountStore{own, keys, readers, sessions, outbox}
+	return &Store{own, accounts, keys, readers, sessions, &LockStore{own}, outbox, &EndedStream{own}}
 }
 
 // client runs scripts that change credentials.

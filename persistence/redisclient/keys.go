@@ -266,9 +266,19 @@ func (k Keys) APIKeyKey(secretDigest string) string { return k.authKey("key:" + 
 // IntakeKey holds whose intake has a token.
 func (k Keys) IntakeKey(tokenDigest string) string { return k.authKey("intake:" + tokenDigest) }
 
-// APIKeysOfKey holds the names and ids of an account's API keys.
+// APIKeysOfKey holds the names and ids of an account's API keys that are no readers.
 func (k Keys) APIKeysOfKey(account signal.AccountID) string {
 	return k.authKey("keys:" + string(account))
+}
+
+// ReadersOfKey holds the names and ids of an account's readers.
+func (k Keys) ReadersOfKey(account signal.AccountID) string {
+	return k.authKey("readers:" + string(account))
+}
+
+// ReaderIDsKey is the index of an account's readers by creation.
+func (k Keys) ReaderIDsKey(account signal.AccountID) string {
+	return k.authKey("readerids:" + string(account))
 }
 
 // SessionKey is the record of a session.

@@ -6,18 +6,23 @@
 -- KEYS[5] keys of it         ARGV[5] number of its keys
 -- KEYS[6] sessions of it     ARGV[6...] digest of each key
 -- KEYS[7] outbox             ARGV[...] id and locator of each session
--- KEYS[8...] record of each key
+-- KEYS[8] readers of it
+-- KEYS[9] ids of its readers
+-- KEYS[10...] record of each key
 -- KEYS[...] record and refresh locator of each session
 -- Returns 1; 0 if there is no such account; -1 if there are more sessions than one
--- call ends; -2 if it has a key or a session that is not among these.
+-- call ends; -2 if it has a key or a session that is not among these; -3 if it has readers.
 -- readSessions and removeSession are in shared/session_remove.lua.
 if redis.call('ZCARD', KEYS[6]) > tonumber(ARGV[4]) then
   return -1
 end
+if redis.call('EXISTS', KEYS[9]) == 1 then
+  return -3
+end
 local number = tonumber(ARGV[5])
 local records = {}
 for i = 1, number do
-  records[ARGV[5 + i]] = KEYS[7 + i]
+  records[ARGV[5 + i]] = KEYS[9 + i]
 end
 local keys = redis.call('HGETALL', KEYS[5])
 for i = 1, #keys, 2 do
@@ -25,7 +30,7 @@ for i = 1, #keys, 2 do
     return -2
   end
 end
-local given = readSessions(7 + number, 5 + number)
+local given = readSessions(9 + number, 5 + number)
 local sessions = redis.call('ZRANGE', KEYS[6], 0, -1)
 for _, id in ipairs(sessions) do
   if not given[id] then
@@ -45,6 +50,6 @@ end
 for _, id in ipairs(sessions) do
   removeSession(given[id], KEYS[6], id)
 end
-redis.call('DEL', KEYS[5])
+redis.call('DEL', KEYS[5], KEYS[8])
 redis.call('ZADD', KEYS[7], ARGV[3], ARGV[2])
 return 1
