@@ -30,6 +30,7 @@ type Config struct {
 	Redis     Redis     `yaml:"redis" envPrefix:"REDIS_"`
 	RateLimit RateLimit `yaml:"rate_limit" envPrefix:"RATE_LIMIT_"`
 	Auth      Auth      `yaml:"auth" envPrefix:"AUTH_"`
+	Limits    Limits    `yaml:"limits" envPrefix:"LIMITS_"`
 	Dashboard Dashboard `yaml:"dashboard" envPrefix:"DASHBOARD_"`
 	Runs      Runs      `yaml:"runs" envPrefix:"RUNS_"`
 	Agents    Agents    `yaml:"agents" envPrefix:"AGENTS_"`
@@ -132,6 +133,12 @@ type Auth struct {
 	LockAfter    int      `yaml:"lock_after" env:"LOCK_AFTER"`
 	LockWindow   Duration `yaml:"lock_window" env:"LOCK_WINDOW"`
 	LockDuration Duration `yaml:"lock_duration" env:"LOCK_DURATION"`
+}
+
+// Limits holds limits of an account.
+type Limits struct {
+	// Readers is the limit of API keys with a view. Beside them an account has up to 100 other keys.
+	Readers int `yaml:"readers" env:"READERS"`
 }
 
 // Dashboard limits the WebSocket connections.
@@ -357,6 +364,7 @@ func Default() Config {
 			LockWindow:   Duration(15 * time.Minute),
 			LockDuration: Duration(15 * time.Minute),
 		},
+		Limits: Limits{Readers: 10_000},
 		Dashboard: Dashboard{
 			Heartbeat:      Duration(30 * time.Second),
 			AuthTimeout:    Duration(10 * time.Second),

@@ -172,7 +172,7 @@ func TestLimitsOfEverySetting(t *testing.T) {
 		faulty(t, name+"=0s", keyOf(name)+": must be more than 0")
 		faulty(t, name+"=-1s", keyOf(name)+": must be more than 0")
 	}
-	for _, name := range []string{"HTTP_MAX_ANONYMOUS", "AUTH_LOCK_AFTER", "AUTH_MAX_SESSIONS",
+	for _, name := range []string{"HTTP_MAX_ANONYMOUS", "AUTH_LOCK_AFTER", "AUTH_MAX_SESSIONS", "LIMITS_READERS",
 		"DASHBOARD_QUEUE_MESSAGES", "DASHBOARD_QUEUE_BYTES", "DASHBOARD_MAX_CONNECTIONS", "DASHBOARD_REPLAY_MESSAGES",
 		"RUNS_MAX_CONCURRENT", "RUNS_MAX_QUEUED", "SIGNALS_MAX_OPEN", "WEBHOOKS_KEEP",
 		"WEBHOOKS_MAX_PENDING", "WEBHOOKS_CONCURRENCY", "WEBHOOKS_HOST_CONCURRENCY", "WEBHOOKS_ACCOUNT_CONCURRENCY",

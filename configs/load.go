@@ -252,6 +252,7 @@ func (c *Config) checkPositive(check checker) {
 		"http.max_account_exports":     c.HTTP.MaxAccountExports,
 		"auth.lock_after":              c.Auth.LockAfter,
 		"auth.max_sessions":            c.Auth.MaxSessions,
+		"limits.readers":               c.Limits.Readers,
 		"dashboard.queue_messages":     c.Dashboard.QueueMessages,
 		"dashboard.queue_bytes":        int(c.Dashboard.QueueBytes),
 		"dashboard.max_connections":    c.Dashboard.MaxConnections,

@@ -24,19 +24,24 @@ type Keys interface {
 
 // KeyHandlers answer for API keys.
 type KeyHandlers struct {
-	keys Keys
-	now  func() time.Time
+	keys    Keys
+	readers *ReaderHandlers
+	now     func() time.Time
 }
 
 // NewKeyHandlers returns the handlers of API keys.
-func NewKeyHandlers(keys Keys, now func() time.Time) *KeyHandlers { return &KeyHandlers{keys, now} }
+func NewKeyHandlers(keys Keys, readers *ReaderHandlers, now func() time.Time) *KeyHandlers {
+	return &KeyHandlers{keys, readers, now}
+}
 
 // Routes implements Resource.
 func (h *KeyHandlers) Routes() []*Route {
 	return []*Route{
 		route("/v1/auth/api-key", methods{"POST": {guard: jwtOnly, class: limits.Writes, handle: h.create}}),
 		route("/v1/auth/api-keys", methods{"GET": {guard: jwtOnly, class: limits.Reads, handle: h.list,
-			params: []string{"limit", "offset"}}}),
+			params: []string{"limit", "offset", "view"}},
+			"DELETE": {guard: jwtOnly, class: limits.Writes, handle: h.readers.revoke, params: []string{"name_prefix"}}}),
+		route("/v1/auth/api-keys/batch", methods{"POST": {guard: jwtOnly, class: limits.Writes, handle: h.readers.createMany}}),
 		route("/v1/auth/api-keys/{key_id}", methods{"DELETE": {guard: jwtOnly, class: limits.Writes,
 			handle: checked(h.revoke)}}),
 	}
@@ -53,6 +58,7 @@ type newKeyView struct {
 	Scopes    []signal.Scope `json:"scopes"`
 	CreatedAt instant        `json:"created_at"`
 	ExpiresAt instant        `json:"expires_at"`
+	*readerTerms
 }
 
 // keyView is an API key in lists.
@@ -75,69 +81,98 @@ type keyList struct {
 // create answers POST /v1/auth/api-key.
 func (h *KeyHandlers) create(c *call) error {
 	var name string
-	var scopes []string
-	var expiresIn *int64
+	var in credentials.NewReader
 	if err := c.decode(func(o *request.Object) {
-		given := o.Given("name", credentials.KeyNameRule)
-		if name = strings.TrimSpace(given); name != "" {
-			if code, detail := request.CheckText(name, credentials.MaxKeyName); code != "" {
-				o.Bad("name", code, detail)
-			}
-		} else if given != "" {
-			o.Bad("name", request.CodeTooShort, credentials.BlankName)
-		}
-		var listed bool
-		rule := request.SomeOf(signal.Scopes)
-		scopes, listed = o.Texts("scopes", maxScopes, rule, func(item string) (code, detail string) {
-			if signal.ScopesOf(signal.Scope(item)) == 0 {
-				return request.CodeInvalidValue, request.OneOf(signal.Scopes)
-			}
-			return "", ""
-		})
-		if listed && len(scopes) == 0 {
-			o.Bad("scopes", request.CodeTooShort, rule)
-		}
-		if n, ok := o.Integer("expires_in", 1, credentials.MaxExpiresIn); ok {
-			expiresIn = &n
-		}
+		name = readKeyName(o, "name", credentials.MaxKeyName)
+		scopes := readScopes(o, o.Has("view"))
+		in = h.readers.read(c, o)
+		in.Scopes = scopes
 	}); err != nil {
 		return err
 	}
-	k, secret, err := h.keys.CreateKey(c.client(), c.principal.Account, name, scopes, expiresIn)
+	var k credential.APIKey
+	var secret string
+	var err error
+	if in.View != nil {
+		k, secret, err = h.readers.o.Readers.CreateReader(c.client(), c.principal.Account, name, in)
+	} else {
+		k, secret, err = h.keys.CreateKey(c.client(), c.principal.Account, name, in.Scopes, in.ExpiresIn)
+	}
 	if err != nil {
 		return err
 	}
 	return c.value(http.StatusCreated, newKeyView{KeyID: k.ID, APIKey: secret, Name: k.Name, Scopes: k.Scopes.List(),
-		CreatedAt: instant(k.CreatedAt), ExpiresAt: instant(k.ExpiresAt)})
+		CreatedAt: instant(k.CreatedAt), ExpiresAt: instant(k.ExpiresAt), readerTerms: viewTerms(&k)})
+}
+
+// readKeyName reads the trimmed name of a key, or what names begin with.
+func readKeyName(o *request.Object, member string, maxLength int) string {
+	given := o.Given(member, credentials.KeyNameRule(maxLength))
+	name := strings.TrimSpace(given)
+	if name != "" {
+		if code, detail := request.CheckText(name, maxLength); code != "" {
+			o.Bad(member, code, detail)
+		}
+	} else if given != "" {
+		o.Bad(member, request.CodeTooShort, credentials.BlankName)
+	}
+	return name
+}
+
+// readScopes reads the scopes of a key, which are those of readers for a reader.
+func readScopes(o *request.Object, reader bool) []string {
+	allowed := signal.AllScopes
+	if reader {
+		allowed = signal.ReaderScopes
+	}
+	rule := request.SomeOf(allowed.List())
+	scopes, listed := o.Texts("scopes", maxScopes, rule, func(item string) (code, detail string) {
+		switch {
+		case allowed.Has(signal.Scope(item)):
+			return "", ""
+		case signal.AllScopes.Has(signal.Scope(item)):
+			return request.CodeInvalidValue, "a reader, a key with a view, cannot have it: " + request.OneOf(allowed.List())
+		}
+		return request.CodeInvalidValue, request.OneOf(allowed.List())
+	})
+	if listed && len(scopes) == 0 {
+		o.Bad("scopes", request.CodeTooShort, rule)
+	}
+	return scopes
 }
 
 // list answers GET /v1/auth/api-keys.
 func (h *KeyHandlers) list(c *call) error {
 	p := c.query.Page()
+	readers := request.Option(c.query, "view", []string{"true", "false"}) == "true"
 	if err := c.faults.Err(); err != nil {
 		return err
+	}
+	if readers {
+		return h.readers.list(c, p)
 	}
 	keys, total, err := h.keys.List(c.r.Context(), c.principal.Account, p.Limit, p.Offset)
 	if err != nil {
 		return err
 	}
-	list, now := make([]keyView, len(keys)), h.now()
-	for i, k := range keys {
-		list[i] = keyView{
-			KeyID:      k.ID,
-			Name:       k.Name,
-			Scopes:     k.Scopes.List(),
-			CreatedAt:  instant(k.CreatedAt),
-			ExpiresAt:  instant(k.ExpiresAt),
-			Prefix:     k.Prefix,
-			LastUsedAt: instant(k.LastUsedAt),
-			Status:     keyStatus(k, now),
-		}
-	}
-	return c.value(http.StatusOK, keyList{APIKeys: list, Total: total})
+	now := h.now()
+	return c.value(http.StatusOK, keyList{views(keys, func(k *credential.APIKey) keyView { return viewKey(k, now) }), total})
 }
 
-func keyStatus(k credential.APIKey, now time.Time) string {
+func viewKey(k *credential.APIKey, now time.Time) keyView {
+	return keyView{
+		KeyID:      k.ID,
+		Name:       k.Name,
+		Scopes:     k.Scopes.List(),
+		CreatedAt:  instant(k.CreatedAt),
+		ExpiresAt:  instant(k.ExpiresAt),
+		Prefix:     k.Prefix,
+		LastUsedAt: instant(k.LastUsedAt),
+		Status:     keyStatus(k, now),
+	}
+}
+
+func keyStatus(k *credential.APIKey, now time.Time) string {
 	if !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) {
 		return "expired"
 	}

@@ -43,6 +43,7 @@ var morning = time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 type fakes struct {
 	ownAgents fakeOwnAgents
 	intakes   fakeIntakes
+	readers   fakeReaders
 
 	run      func(ctx context.Context, req signal.RunRequest) (agent.Outcome, error)
 	submit   func(req signal.RunRequest, reply func(signal.Job) *signal.Reply) (signal.Job, error)
@@ -454,7 +455,8 @@ func (f *fakes) resources(c *config) []signalhttp.Resource {
 		signalhttp.NewMCPHandlers(c.Origins),
 		signalhttp.NewStreamHandlers(fakeHub{f}, access, c.Origins, c.Connections),
 		signalhttp.NewAccessHandlers(access, access, c.Registration),
-		signalhttp.NewKeyHandlers(access, c.Now),
+		signalhttp.NewKeyHandlers(access, signalhttp.NewReaderHandlers(signalhttp.ReaderOptions{Readers: &f.readers,
+			Connections: &f.readers, Agents: all, Assets: c.Assets, Suggester: signals, Now: c.Now}), c.Now),
 		signalhttp.NewPageHandlers(),
 		signalhttp.ConsoleHandlers{},
 		signalhttp.NewMetricsHandlers(c.Gatherer),

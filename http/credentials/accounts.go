@@ -3,6 +3,7 @@ package credentials
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -158,7 +159,8 @@ func (a *Accounts) SetPassword(ctx context.Context, id signal.AccountID, passwor
 // that it announces makes every process delete the rest. KindNotFound.
 func (a *Accounts) DeleteAccount(ctx context.Context, id signal.AccountID) error {
 	events, err := a.store.DeleteAccount(ctx, id, a.now())
-	if inEffect(events, err) {
+	// With an error, only sessions or readers may have ended.
+	if slices.ContainsFunc(events, func(e signal.Event) bool { return e.Type == signal.AccountDeleted }) {
 		a.audit.write(ctx, slog.LevelInfo, "account deleted", id)
 	}
 	a.announcer.announce(ctx, events)

@@ -20,10 +20,10 @@ type keyStore interface {
 	RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID, now time.Time) ([]signal.Event, error)
 }
 
-// maxKeys is the maximum number of API keys of an account.
+// maxKeys is the maximum number of API keys of an account that are no readers.
 const maxKeys = 100
 
-// Keys keeps API keys.
+// Keys keeps API keys. Readers makes and lists those with a view.
 type Keys struct {
 	store     keyStore
 	announcer *announcer
@@ -31,69 +31,79 @@ type Keys struct {
 	now       func() time.Time
 }
 
-// CreateKey creates an API key and returns it with its secret, which is not stored. Without
-// scopes the key has all; without expiresIn, in seconds, it never expires. ValidationError:
-// the faults of "name", "scopes", "scopes/i" and "expires_in". KindConflict: "name_taken",
-// "limit_reached".
+// CreateKey creates an API key that is no reader and returns it with its secret, which is not stored. Without scopes the
+// key has all; without expiresIn, in seconds, it never expires. ValidationError: the faults of "name", "scopes",
+// "scopes/i" and "expires_in". KindConflict: "name_taken", "limit_reached".
 func (k *Keys) CreateKey(
 	ctx context.Context, account signal.AccountID, name string, scopes []string, expiresIn *int64,
 ) (credential.APIKey, string, error) {
 	var v ValidationError
-	granted := checkScopes(&v, scopes)
-	v.require("name", name, KeyNameRule)
+	key := credential.APIKey{Account: account, Scopes: checkScopes(&v, scopes, signal.AllScopes), CreatedAt: k.now()}
+	name = checkKeyName(&v, "name", name, MaxKeyName)
+	key.ExpiresAt = checkExpiry(&v, key.CreatedAt, expiresIn)
+	if err := v.orNil(); err != nil {
+		return credential.APIKey{}, "", err
+	}
+	key, secret := withSecret(key, name)
+	if err := k.store.CreateKey(ctx, key, digest(secret), maxKeys); err != nil {
+		return credential.APIKey{}, "", err
+	}
+	k.audit.write(ctx, slog.LevelInfo, "API key created", account, keyAttr(key.ID))
+	return key, secret, nil
+}
+
+// withSecret returns key with a name, and with an ID and a secret of its own.
+func withSecret(key credential.APIKey, name string) (credential.APIKey, string) {
+	secret := newKeySecret()
+	key.ID, key.Name, key.Prefix = signal.NewKeyID(), name, secret[:keyShown]
+	return key, secret
+}
+
+// checkKeyName returns the trimmed name and records its fault.
+func checkKeyName(v *ValidationError, field, name string, maxLength int) string {
+	v.require(field, name, KeyNameRule(maxLength))
 	trimmed := strings.TrimSpace(name)
 	switch {
 	case name == "":
 	case trimmed == "":
-		v.add("name", request.CodeTooShort, BlankName)
-	case utf8.RuneCountInString(trimmed) > MaxKeyName:
-		v.add("name", request.CodeTooLong, request.AtMost(MaxKeyName))
+		v.add(field, request.CodeTooShort, BlankName)
+	case utf8.RuneCountInString(trimmed) > maxLength:
+		v.add(field, request.CodeTooLong, request.AtMost(maxLength))
 	}
-	if expiresIn != nil && (*expiresIn < 1 || *expiresIn > MaxExpiresIn) {
-		v.add("expires_in", request.CodeOutOfRange, fmt.Sprintf("must be 1 to %d seconds", MaxExpiresIn))
-	}
-	if err := v.orNil(); err != nil {
-		return credential.APIKey{}, "", err
-	}
-	secret := newKeySecret()
-	created := credential.APIKey{
-		ID:        signal.NewKeyID(),
-		Account:   account,
-		Name:      trimmed,
-		Prefix:    secret[:keyShown],
-		Scopes:    granted,
-		CreatedAt: k.now(),
-	}
-	if expiresIn != nil {
-		created.ExpiresAt = created.CreatedAt.Add(time.Duration(*expiresIn) * time.Second)
-	}
-	if err := k.store.CreateKey(ctx, created, digest(secret), maxKeys); err != nil {
-		return credential.APIKey{}, "", err
-	}
-	k.audit.write(ctx, slog.LevelInfo, "API key created", account, keyAttr(created.ID))
-	return created, secret, nil
+	return trimmed
 }
 
-// checkScopes returns the set of scopes and records unknown ones. Nil stands for all.
-func checkScopes(v *ValidationError, scopes []string) signal.ScopeSet {
+// checkExpiry returns when a key that is created now expires, and records the fault of expiresIn.
+func checkExpiry(v *ValidationError, now time.Time, expiresIn *int64) time.Time {
+	if expiresIn == nil {
+		return time.Time{}
+	}
+	if *expiresIn < 1 || *expiresIn > MaxExpiresIn {
+		v.add("expires_in", request.CodeOutOfRange, fmt.Sprintf("must be 1 to %d seconds", MaxExpiresIn))
+	}
+	return now.Add(time.Duration(*expiresIn) * time.Second)
+}
+
+// checkScopes returns the set of scopes, which must be among allowed, and records others. Nil stands for all of allowed.
+func checkScopes(v *ValidationError, scopes []string, allowed signal.ScopeSet) signal.ScopeSet {
 	if scopes == nil {
-		return signal.AllScopes
+		return allowed
 	}
 	if len(scopes) == 0 {
-		v.add("scopes", request.CodeTooShort, "must name at least one of: "+request.Joined(signal.Scopes))
+		v.add("scopes", request.CodeTooShort, "must name at least one of: "+request.Joined(allowed.List()))
 	}
 	var set signal.ScopeSet
 	for i, name := range scopes {
-		bit := signal.ScopesOf(signal.Scope(name))
-		if bit == 0 {
-			v.add(fmt.Sprintf("scopes/%d", i), request.CodeInvalidValue, request.OneOf(signal.Scopes))
+		scope := signal.Scope(name)
+		if !allowed.Has(scope) {
+			v.add(fmt.Sprintf("scopes/%d", i), request.CodeInvalidValue, request.OneOf(allowed.List()))
 		}
-		set |= bit
+		set |= signal.ScopesOf(scope)
 	}
 	return set
 }
 
-// List returns at most limit keys of the account that are not revoked, after the first
+// List returns at most limit keys of the account that are neither revoked nor readers, after the first
 // offset ones, newest first, and the number of all.
 func (k *Keys) List(
 	ctx context.Context, account signal.AccountID, limit, offset int,
@@ -107,7 +117,7 @@ func (k *Keys) List(
 	return keys[from:to], len(keys), nil
 }
 
-// RevokeKey revokes a key. This process refuses it at once, all others within a second.
+// RevokeKey revokes a key, which may be a reader. This process refuses it at once, all others within a second.
 // KindNotFound.
 func (k *Keys) RevokeKey(ctx context.Context, account signal.AccountID, id signal.KeyID) error {
 	events, err := k.store.RevokeKey(ctx, account, id, k.now())

@@ -205,11 +205,15 @@ func (a *Authenticator) fetchSession(ctx context.Context, id signal.SessionID) (
 // have ended from the caches. It ignores other events. It does not block, so that the loop
 // that reads the event logs can call it.
 func (a *Authenticator) Forget(events []signal.Event) {
+	revoked := map[signal.AccountID]map[string]bool{} // an account may have many keys, so its cached ones are searched once
 	for i := range events {
 		e := &events[i]
 		switch e.Type {
 		case signal.KeyRevoked:
-			a.keys.forgetIf(e.Account, func(k keyState) bool { return string(k.principal.Key) == e.Subject })
+			if revoked[e.Account] == nil {
+				revoked[e.Account] = map[string]bool{}
+			}
+			revoked[e.Account][e.Subject] = true
 		case signal.SessionEnded:
 			if e.Subject != "" {
 				a.sessions.forget(signal.SessionID(e.Subject))
@@ -220,6 +224,9 @@ func (a *Authenticator) Forget(events []signal.Event) {
 			a.keys.forgetIf(e.Account, func(keyState) bool { return true })
 			a.sessions.forgetIf(e.Account, func(sessionState) bool { return true })
 		}
+	}
+	for account, ids := range revoked {
+		a.keys.forgetIf(account, func(k keyState) bool { return ids[string(k.principal.Key)] })
 	}
 }
 

@@ -1,13 +1,17 @@
 package credentials
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
 
 // TestFaultsNameTheirFieldOnce as commands print them.
 func TestFaultsNameTheirFieldOnce(t *testing.T) {
 	t.Parallel()
 	var scopes, none ValidationError
-	checkScopes(&scopes, []string{"signal:read"})
-	checkScopes(&none, []string{})
+	checkScopes(&scopes, []string{"signal:read"}, signal.AllScopes)
+	checkScopes(&none, []string{}, signal.AllScopes)
 	tests := map[string]struct {
 		faults ValidationError
 		want   string

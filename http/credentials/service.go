@@ -24,6 +24,7 @@ const (
 	defaultLockWindow  = 15 * time.Minute
 	defaultLock        = 15 * time.Minute
 	defaultMaxSessions = 100
+	defaultMaxReaders  = 10_000
 	defaultCached      = 65_536
 	defaultHashQueue   = 100
 )
@@ -35,6 +36,7 @@ type Store interface {
 	sessionStore
 	lockStore
 	keyStore
+	readerStore
 	keyReader
 	sessionReader
 	outbox
@@ -53,10 +55,11 @@ type Options struct {
 	SessionTTL       time.Duration // of a session, however often it is refreshed
 	Lock             credential.LockRules
 	MaxSessions      int // of an account; default 100
+	MaxReaders       int // of an account; default 10,000
 	Password         argon2id.Params
 	HashesAtOnce     int // password hashes; default one for each core but one, at least 1
 	HashQueue        int // password hashes that wait for their turn; default 100
-	Cached           int // credentials remembered, of each sort
+	Cached           int // credentials remembered, of each sort; default 65,536
 	Now              func() time.Time
 	Log              *slog.Logger
 	Metrics          *Metrics
@@ -68,6 +71,7 @@ type Service struct {
 	Accounts      *Accounts
 	Sessions      *Sessions
 	Keys          *Keys
+	Readers       *Readers
 	Locks         *Locks
 
 	announcer *announcer
@@ -86,6 +90,7 @@ func New(store Store, events Log, keys []credential.NamedKey, o Options) *Servic
 	o.Lock.Window = cmp.Or(o.Lock.Window, defaultLockWindow)
 	o.Lock.Duration = cmp.Or(o.Lock.Duration, defaultLock)
 	o.MaxSessions = cmp.Or(o.MaxSessions, defaultMaxSessions)
+	o.MaxReaders = cmp.Or(o.MaxReaders, defaultMaxReaders)
 	o.Cached = cmp.Or(o.Cached, defaultCached)
 	o.HashesAtOnce = cmp.Or(o.HashesAtOnce, max(1, runtime.GOMAXPROCS(0)-1))
 	o.HashQueue = cmp.Or(o.HashQueue, defaultHashQueue)
@@ -112,6 +117,7 @@ func New(store Store, events Log, keys []credential.NamedKey, o Options) *Servic
 		Accounts:      &Accounts{store, hashes, locks, announcer, audit, now},
 		Sessions:      &Sessions{store, hashes, locks, jwt, announcer, audit, o},
 		Keys:          &Keys{store, announcer, audit, now},
+		Readers:       &Readers{store, announcer, audit, now, o.MaxReaders},
 		Locks:         locks,
 		announcer:     announcer,
 		log:           log,

@@ -16,6 +16,7 @@ const (
 	MinPassword  = 12
 	MaxPassword  = 128
 	MaxKeyName   = 100
+	MaxKeyPrefix = 80          // of the names of readers that are created together
 	MaxExpiresIn = 315_360_000 // seconds: ten years
 )
 
@@ -28,11 +29,11 @@ const (
 	CurrentPasswordRule = "must be the one in force"
 )
 
-// The rules that state limits.
-var (
-	PasswordRule = fmt.Sprintf("must have %d to %d characters", MinPassword, MaxPassword)
-	KeyNameRule  = fmt.Sprintf("must have 1 to %d characters", MaxKeyName)
-)
+// PasswordRule states the limits of passwords.
+var PasswordRule = fmt.Sprintf("must have %d to %d characters", MinPassword, MaxPassword)
+
+// KeyNameRule states the limits of names.
+func KeyNameRule(maxLength int) string { return fmt.Sprintf("must have 1 to %d characters", maxLength) }
 
 // NormalizeEmail returns email as it is stored and compared.
 func NormalizeEmail(email string) string { return strings.ToLower(strings.TrimSpace(email)) }

@@ -25,6 +25,7 @@ func newAccess(e environment, s *storage, signingKeys []credential.NamedKey) (*a
 		RefreshTTL:  time.Duration(c.RefreshTTL),
 		SessionTTL:  time.Duration(c.SessionTTL),
 		MaxSessions: c.MaxSessions,
+		MaxReaders:  e.config.Limits.Readers,
 		Lock: credential.LockRules{
 			After:    c.LockAfter,
 			Window:   time.Duration(c.LockWindow),

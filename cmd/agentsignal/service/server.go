@@ -81,7 +81,8 @@ func resources(e environment, n *node, p *parts, origins *signalhttp.Origins) []
 		signalhttp.NewMCPHandlers(origins),
 		signalhttp.NewStreamHandlers(p.hub, p.credentials.Authenticator, origins, n.connections),
 		signalhttp.NewAccessHandlers(p.credentials.Accounts, p.credentials.Sessions, c.Auth.Registration == "open"),
-		signalhttp.NewKeyHandlers(p.credentials.Keys, now),
+		signalhttp.NewKeyHandlers(p.credentials.Keys, signalhttp.NewReaderHandlers(signalhttp.ReaderOptions{
+			Readers: p.credentials.Readers, Agents: agents, Assets: p.market.Assets, Suggester: p.catalogue, Now: now}), now),
 	}
 }
 

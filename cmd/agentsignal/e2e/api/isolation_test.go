@@ -89,6 +89,8 @@ var routeRules = map[string]struct{ who, ids, body string }{
 	"POST /v1/auth/password":            {forSessions, "", `{}`},
 	"POST /v1/auth/api-key":             {forSessions, "", `{}`},
 	"GET /v1/auth/api-keys":             {forSessions, "", ""},
+	"DELETE /v1/auth/api-keys":          {forSessions, "", ""},
+	"POST /v1/auth/api-keys/batch":      {forSessions, "", `{}`},
 	"DELETE /v1/auth/api-keys/{key_id}": {forSessions, "key", ""},
 	"POST /v1/auth/login":               {forAnyone, "", `{}`},
 	"POST /v1/auth/refresh":             {forAnyone, "", `{}`},
