@@ -113,8 +113,8 @@
 //
 // An alert of a chart, POST /v1/intake/{token}: http/alerts.go → chartalert.Parse → persistence/agents (intake, agent, marks
 // of the newest alerts) → catalogue (open signals) → a submission, as above, with what it ends and its mark in the same
-// append; or without a signal an append of these alone. What takes too long is queued by an append, and carried out on any node by
-// agent/jobs.go → http/alerts.go.
+// append; or without a signal an append of these alone. What takes too long is queued by an append, and carried out on any
+// node by agent/jobs.go → http/alerts.go.
 //
 // A scan or a backtest: http/work.go → agent.Agents.SubmitScan → the queue of jobs
 // (persistence/jobs/queue.go) → agent/analyses.go on any node → the job's result. The

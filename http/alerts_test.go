@@ -135,7 +135,8 @@ func TestSlowAlertsAreQueued(t *testing.T) {
 				}
 				got := appended[0]
 				if j := got.Alert.Queued; j == nil || string(j.Alert.Body) != "buy BTC" || j.Alert.Intake != intakeID ||
-					!j.CreatedAt.Equal(start) || got.Agent == nil || len(got.Alert.Topics) != 1 || got.Alert.Topics[0].Name == "" {
+					!j.CreatedAt.Equal(start) || got.Agent == nil || len(got.Alert.Topics) != 1 ||
+					got.Alert.Topics[0].Name == "" {
 					t.Errorf("%+v", got)
 				}
 			})
@@ -189,10 +190,11 @@ func TestQueuedAlertsEnd(t *testing.T) {
 		"it is too old":     {body: "buy BTC", age: time.Minute + time.Millisecond, request: "expired_alert"},
 		"it becomes too old": {body: "buy BTC", age: 57 * time.Second, runs: []error{busy}, took: 4 * time.Second,
 			request: "minute: busy"},
-		"a later one was made": {body: `{"asset":"BTC","position":"long"}`, mark: "1-0 d " + later + " x", request: "expired_alert"},
-		"an action stays":      {body: "buy BTC", mark: "1-0 d " + later + " x", runs: []error{nil}},
-		"it is revoked":        {body: "buy BTC", revoked: true, request: "none"},
-		"another has it":       {body: "buy BTC", runs: []error{lost}, lost: true},
+		"a later one was made": {body: `{"asset":"BTC","position":"long"}`, mark: "1-0 d " + later + " x",
+			request: "expired_alert"},
+		"an action stays": {body: "buy BTC", mark: "1-0 d " + later + " x", runs: []error{nil}},
+		"it is revoked":   {body: "buy BTC", revoked: true, request: "none"},
+		"another has it":  {body: "buy BTC", runs: []error{lost}, lost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -183,7 +183,8 @@ func (h *OwnAgentHandlers) read(c *call, o *request.Object) (in ownAgentInput) {
 	}
 	if e, ok := o.Object("endpoint"); ok {
 		e.Require("url", "must be the URL at which the agent is asked")
-		in.endpoint = &signal.Endpoint{URL: webhookReader{addresses: h.addresses}.readURL(c.r.Context(), e), Secret: readSecret(e)}
+		url := webhookReader{addresses: h.addresses}.readURL(c.r.Context(), e)
+		in.endpoint = &signal.Endpoint{URL: url, Secret: readSecret(e)}
 		if in.endpoint.Secret == "" {
 			in.endpoint.Secret = delivery.NewSecret()
 		}

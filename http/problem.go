@@ -63,8 +63,8 @@ var problemKinds = []problemKind{
 	{"reference_used", 409, "The reference was used for another signal",
 		"The agent has submitted another asset, strategy or direction under this reference."},
 	{"expired_alert", 409, "The alert was not carried out",
-		"An alert of a chart that was answered by 202 is carried out within a minute, and not after a later one about the asset. The " +
-			"list of the intake's requests has this error; no request is answered with it."},
+		"An alert of a chart that was answered by 202 is carried out within a minute, and not after a later one about the " +
+			"asset. The list of the intake's requests has this error; no request is answered with it."},
 	{"webhook_disabled", 409, "The webhook is disabled",
 		"Nothing is sent to a disabled webhook, so nothing is sent again. Change its status to enabled first."},
 	{"not_closable", 409, "The signal cannot be closed",

@@ -285,7 +285,8 @@ func TestScorecardPassesEveryFilterOn(t *testing.T) {
 		}
 	}
 	if err := json.Unmarshal([]byte(a.Body), &got); err != nil || a.Status != 200 || got.Statistics.Count != 2 ||
-		len(got.Groups) != 1 || got.Groups[0].Risk != "low" || !strings.Contains(a.Body, `"strategies":[{"agent_id":"my_agent",`) {
+		len(got.Groups) != 1 || got.Groups[0].Risk != "low" ||
+		!strings.Contains(a.Body, `"strategies":[{"agent_id":"my_agent",`) {
 		t.Errorf("got %d %s (%v)", a.Status, a.Body, err)
 	}
 	f.card = nil

@@ -259,7 +259,7 @@ func CheckJob(agent signal.Agent, j *signal.Job) []Fault {
 		return checkScan(agent, j.Request, j.Assets)
 	case signal.JobBacktest:
 		return checkBacktest(agent, j.Request)
-	case signal.JobRun:
+	case signal.JobRun, signal.JobAlert:
 	}
 	return Check(agent, j.Request)
 }

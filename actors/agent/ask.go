@@ -129,7 +129,8 @@ func goneError(err error) *signal.RunError {
 		return &signal.RunError{Code: signal.Cancelled, Message: "the agent was removed"}
 	case signal.KindConflict:
 		return &signal.RunError{Code: signal.Cancelled, Message: "the agent has no endpoint any more"}
+	default:
+		return &signal.RunError{Code: signal.Cancelled, Message: "the agent cannot be read at the moment", Retryable: true,
+			Passing: true}
 	}
-	return &signal.RunError{Code: signal.Cancelled, Message: "the agent cannot be read at the moment", Retryable: true,
-		Passing: true}
 }

@@ -107,13 +107,15 @@ func TestAnAskedRunWithoutASignal(t *testing.T) {
 			t.Errorf("it ends with %+v, %v", got, err)
 		}
 		b.expect(startedOnly, eventTypes{signal.AgentCompleted})
-		if c := b.log.all()[1]; c.Ended != got.Run || !strings.Contains(string(c.Events[0].Data), `"signal_id":null,"duration_ms":1000`) {
+		if c := b.log.all()[1]; c.Ended != got.Run ||
+			!strings.Contains(string(c.Events[0].Data), `"signal_id":null,"duration_ms":1000`) {
 			t.Errorf("%+v %s", c, c.Events[0].Data)
 		}
 		b.submit(ownRequest())
 		b.workFor(3 * time.Second)
 		all := b.log.all()
-		if j := all[len(all)-1].Job; j == nil || j.Status != signal.JobCompleted || j.Signal != nil || j.Error != nil || j.Reason != "quiet" {
+		if j := all[len(all)-1].Job; j == nil || j.Status != signal.JobCompleted || j.Signal != nil || j.Error != nil ||
+			j.Reason != "quiet" {
 			t.Errorf("its job ends as %+v", j)
 		}
 	})
@@ -176,7 +178,8 @@ func TestAnAgentIsChangedWhileItIsAsked(t *testing.T) {
 			own.set(nil)
 			return &signal.Submission{Direction: signal.Short}, "", nil
 		}
-		if _, err := b.agents.Run(t.Context(), ownRequest()); codeOf(err) != signal.Cancelled || !strings.Contains(err.Error(), "removed") {
+		_, err := b.agents.Run(t.Context(), ownRequest())
+		if codeOf(err) != signal.Cancelled || !strings.Contains(err.Error(), "removed") {
 			t.Errorf("one that was removed: %v", err)
 		}
 		b.expect(startedOnly, endOfRun, startedOnly, failedEnd)
@@ -270,7 +273,8 @@ func TestAScanAsks(t *testing.T) {
 		}
 		b.workFor(3 * time.Second)
 		result := string(b.log.all()[0].Job.Result)
-		for _, want := range []string{`"ranked":[{"asset":"BTC"`, `"strength":null`, `"no_signal":[{"asset":"ETH","reason":"` + noReason + `"}]`,
+		for _, want := range []string{`"ranked":[{"asset":"BTC"`, `"strength":null`,
+			`"no_signal":[{"asset":"ETH","reason":"` + noReason + `"}]`,
 			`"errors":[{"asset":"SOL","error_code":"AGENT_UNREACHABLE"},{"asset":"XRP","error_code":"AGENT_REPLY_INVALID"}]`} {
 			if !strings.Contains(result, want) {
 				t.Errorf("%s is not in %s", want, result)

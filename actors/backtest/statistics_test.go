@@ -132,8 +132,8 @@ func TestUndefinedStatisticsAreNull(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"hit_rate", "break_even", "break_even_net", "mean_r", "median_r", "expectancy_r", "profit_factor",
-		"brier_score", "brier_skill"} {
+	for _, name := range []string{"hit_rate", "break_even", "break_even_net", "mean_r", "median_r", "expectancy_r",
+		"profit_factor", "brier_score", "brier_skill"} {
 		if v, ok := got[name]; !ok || v != nil {
 			t.Errorf("%s is %v, want null", name, v)
 		}

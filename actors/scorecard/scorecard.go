@@ -113,7 +113,8 @@ type Card struct {
 	// Strategies has a row for each strategy of the account's agents that has closed signals, in the order of their names.
 	// An account cannot have as many as backtest.MaxGroups.
 	Strategies []Strategy `json:"strategies"`
-	Groups     []Group    `json:"groups"` // at most backtest.MaxGroups, those with the most signals, in the order of their members
+	// Groups are at most backtest.MaxGroups, those with the most signals, in the order of their members.
+	Groups []Group `json:"groups"`
 }
 
 // Recorded counts what the record shows of the closed signals of statistics.

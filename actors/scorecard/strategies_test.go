@@ -43,8 +43,9 @@ func TestStrategiesByHand(t *testing.T) {
 		t.Fatalf("%+v, %v", got.Strategies, err)
 	}
 	row := got.Strategies[1]
-	left, ok := strategy.ClosedSignal{Base: .4, Direction: signal.Long, Levels: signal.Levels{Entry: 100, Stop: 99, Target: 101.5},
-		Reach: strategy.Reach{Stop: 2, Target: 3, Bars: 24}, Reason: signal.AgentExit, Exit: 99.5, Left: .5}.Trial()
+	left, ok := strategy.ClosedSignal{Base: .4, Direction: signal.Long,
+		Levels: signal.Levels{Entry: 100, Stop: 99, Target: 101.5},
+		Reach:  strategy.Reach{Stop: 2, Target: 3, Bars: 24}, Reason: signal.AgentExit, Exit: 99.5, Left: .5}.Trial()
 	if !ok || left.Won < .1 || left.Won > .4 {
 		t.Fatalf("%+v", left)
 	}

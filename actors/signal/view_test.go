@@ -48,7 +48,8 @@ func TestEqualViewsAreOneValue(t *testing.T) {
 }
 
 func FuzzParseView(f *testing.F) {
-	for _, text := range []string{`{}`, `{"agents":[]}`, `{"assets":["BTC"]}`, `{"agents":null}`, `{"agents":["a"],"agents":[]}`} {
+	for _, text := range []string{`{}`, `{"agents":[]}`, `{"assets":["BTC"]}`, `{"agents":null}`,
+		`{"agents":["a"],"agents":[]}`} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -245,7 +245,8 @@ func (a *Assessment) basis() string {
 			a.Sample, 100*a.Prior, points, a.Closed)
 	case a.Calibration == CalibrationSkill && !a.Skill.Known():
 		return fmt.Sprintf("past entries at these levels, worth %.0f independent ones, put it at %.0f %%, and the skill of the "+
-			"strategy, not yet known with %d closed signals, changes that by %+.1f points", a.Sample, 100*a.Prior, a.Skill.N, points)
+			"strategy, not yet known with %d closed signals, changes that by %+.1f points",
+			a.Sample, 100*a.Prior, a.Skill.N, points)
 	case a.Calibration == CalibrationSkill:
 		return fmt.Sprintf("past entries at these levels, worth %.0f independent ones, put it at %.0f %%, and the skill of the "+
 			"strategy changes that by %+.1f points, as measured on %d closed signals", a.Sample, 100*a.Prior, points, a.Skill.N)

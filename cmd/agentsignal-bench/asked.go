@@ -144,7 +144,8 @@ func (e *askedEndpoints) hang(ctx context.Context, r *rig, s *server) (stop func
 		for tick := time.NewTicker(hungEvery); ctx.Err() == nil; {
 			under.Go(func() {
 				body := strings.NewReader(runKinds[0])
-				q, err := http.NewRequest(http.MethodPost, "http://"+s.addr+"/v1/agents/"+string(askedID(askedAgents-1))+"/run", body)
+				address := "http://" + s.addr + "/v1/agents/" + string(askedID(askedAgents-1)) + "/run"
+				q, err := http.NewRequest(http.MethodPost, address, body)
 				if err != nil {
 					panic(err) // the address is valid
 				}

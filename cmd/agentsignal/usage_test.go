@@ -51,9 +51,10 @@ func TestWrongCommandLinesAreExplained(t *testing.T) {
 		"agent crate":                "no command \"crate\": did you mean create? agentsignal agent has create, list, remove",
 		"agent create my_agent": "give --category (trading, weather or content) and --name (its name, for people) and " +
 			"--strategy",
-		"submit my_agent --strategy cross": `too few arguments: the form is "agentsignal submit AGENT ASSET [long|short] [flags]"`,
-		"submit my_agent BTC long --strategy cross --stop 2R": `--stop "2R" must be a price such as 95.5, or a distance such as ` +
-			`1.5% or 2atr`,
+		"submit my_agent --strategy cross": `too few arguments: the form is ` +
+			`"agentsignal submit AGENT ASSET [long|short] [flags]"`,
+		"submit my_agent BTC long --strategy cross --stop 2R": `--stop "2R" must be a price such as 95.5, or a distance ` +
+			`such as 1.5% or 2atr`,
 		"submit my_agent BTC --strategy cross --content nosuch --outlook x": "[content outlook]",
 		"close":                    `too few arguments: the form is "agentsignal close SIGNAL_ID [flags]"`,
 		"run --asset BTC":          `too few arguments: the form is "agentsignal run AGENT [flags]"`,

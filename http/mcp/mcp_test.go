@@ -50,9 +50,10 @@ func TestHitRatesStandBesideTheirBreakEven(t *testing.T) {
 		}
 		statistics := `{"count":40,"wins":12,"hit_rate":0.3,"hit_rate_interval":{"low":0.181,"high":0.454},"break_even":0.36,` +
 			`"break_even_net":0.401}`
-		_, _ = io.WriteString(w, `{"statistics":`+statistics+`,"strategies":[{"agent_id":"my_agent","strategy":"cross","count":40,`+
-			`"hit_rate":0.3,"break_even_net":0.401,"expectancy_r":-0.25,"skill":-0.21,"skill_interval":{"low":-0.62,"high":0.19},`+
-			`"skill_sample":40}],"groups":[{"agent_id":"my_agent","strategy":"cross","asset":"BTC","timeframe":"1h",`+
+		_, _ = io.WriteString(w, `{"statistics":`+statistics+`,"strategies":[{"agent_id":"my_agent","strategy":"cross",`+
+			`"count":40,"hit_rate":0.3,"break_even_net":0.401,"expectancy_r":-0.25,"skill":-0.21,`+
+			`"skill_interval":{"low":-0.62,"high":0.19},"skill_sample":40}],"groups":[{"agent_id":"my_agent",`+
+			`"strategy":"cross","asset":"BTC","timeframe":"1h",`+
 			`"risk_level":"low","statistics":`+statistics+`}]}`)
 	}), Options{Log: slog.New(slog.DiscardHandler)})
 	text := call(t, h, "scorecard").Body.String()

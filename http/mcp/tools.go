@@ -20,8 +20,8 @@ const instructions = "Agents produce signals; each is watched until it closes. C
 	"signals is the probability to close in profit, mostly 0.40 to 0.45: compare it with break_even_net. There is no " +
 	"evidence of an edge unless the reasoning claims one. Confidence of seo is a share of passed checks, no " +
 	"probability. Every answer has evidence: the number of closed signals it rests on, the 95 % interval of " +
-	"their hit rate, its break-even, the sources of prices, and whether they are simulated. Name these when you report numbers. " +
-	"Nothing here is advice to trade."
+	"their hit rate, its break-even, the sources of prices, and whether they are simulated. Name these when you report " +
+	"numbers. Nothing here is advice to trade."
 
 // statisticsView has the members of statistics that tools show.
 type statisticsView struct {
@@ -200,7 +200,7 @@ type strategyView struct {
 	HitRate       *float64 `json:"hit_rate"`
 	BreakEvenNet  *float64 `json:"break_even_net" jsonschema:"hit rate at which they gain nothing after costs"`
 	ExpectancyR   *float64 `json:"expectancy_r" jsonschema:"mean result after costs"`
-	Skill         *float64 `json:"skill" jsonschema:"how much more often they gain than by their levels, in log odds; null below 20"`
+	Skill         *float64 `json:"skill" jsonschema:"how much more often they gain than by levels, in log odds; null under 20"`
 	SkillInterval limitsOf `json:"skill_interval" jsonschema:"95 %; an edge is one whose interval is above 0"`
 	SkillSample   int      `json:"skill_sample" jsonschema:"signals behind the skill"`
 }
@@ -237,12 +237,13 @@ func (t *tools) addTo(to *mcp.Server) {
 	mcp.AddTool(to, &mcp.Tool{Name: "run_agent", Title: "Run an agent",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(false)},
 		Description: "Runs an agent once and returns its new signal, which is stored and watched until it closes. " +
-			"It trades nothing. Counts against the limit of runs. Scope agents:run.",
+			"It trades nothing. Counts against the limit of runs. " +
+			"Scope agents:run.",
 	}, t.run)
 	mcp.AddTool(to, &mcp.Tool{Name: "submit_signal", Title: "Submit a signal",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(false)},
-		Description: "Submits a signal of an agent of the account (owner account in list_agents). It is entered at the service's " +
-			"price, stored, and watched until it closes. It trades nothing. Counts against the limit of runs. Scope agents:run.",
+		Description: "Submits a signal of an agent of the account (owner account in list_agents). It is entered at the " +
+			"service's price, stored, and watched until it closes. It trades nothing. Counts against the limit of runs. Scope agents:run.",
 	}, t.submit)
 	mcp.AddTool(to, &mcp.Tool{Name: "close_signal", Title: "Close a signal",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true, OpenWorldHint: new(false)},
@@ -255,8 +256,8 @@ func (t *tools) addTo(to *mcp.Server) {
 		Description: "Reads a signal with its state, its reasoning and, of content, its text. Scope signals:read.",
 	}, t.signal)
 	mcp.AddTool(to, &mcp.Tool{Name: "scorecard", Title: "How signals did", Annotations: reads,
-		Description: "Summarizes closed signals: hit rate with its 95 % interval and its break-even, results before and after costs, " +
-			"how well confidence predicted the outcome, in total and by group, and the skill of the strategies of the " +
+		Description: "Summarizes closed signals: hit rate with its 95 % interval and its break-even, results before and after " +
+			"costs, how well confidence predicted the outcome, in total and by group, and the skill of the strategies of the " +
 			"account's agents. Scope signals:read.",
 	}, t.scorecard)
 }

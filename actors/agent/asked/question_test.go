@@ -25,7 +25,8 @@ func TestQuestion(t *testing.T) {
 		t.Errorf("question (-want +got):\n%s", diff)
 	}
 	q.Parameters = signal.Parameters{}
-	if got := string(appendQuestion(nil, "run_1", q, nil, &barTexts{})); !strings.HasSuffix(got, `"parameters":{},"price":null,"bars":[]}`) {
+	got := string(appendQuestion(nil, "run_1", q, nil, &barTexts{}))
+	if !strings.HasSuffix(got, `"parameters":{},"price":null,"bars":[]}`) {
 		t.Errorf("without prices it is %s", got)
 	}
 	var m struct{ Bars []struct{ Volume int } }

@@ -55,7 +55,8 @@ func TestAQuestionIsSigned(t *testing.T) {
 			r.Method != http.MethodPost || r.URL.Path != "/ask" || r.Header.Get("X-Service-Event") != string(EventAsk) {
 			t.Errorf("%s %s with %v: %v", r.Method, r.URL, r.Header, err)
 		}
-		if diff := cmp.Diff(string(appendQuestion(nil, run, requestOf(agent), snapshot(400), &barTexts{})), string(body)); diff != "" {
+		want := string(appendQuestion(nil, run, requestOf(agent), snapshot(400), &barTexts{}))
+		if diff := cmp.Diff(want, string(body)); diff != "" {
 			t.Errorf("body (-want +got):\n%s", diff)
 		}
 		io.WriteString(w, ` {"direction":"short"}`)

@@ -47,10 +47,10 @@ func TestNotes(t *testing.T) {
 		tested: "Test|This is a test event.",
 		head + `"agent.started","data":{"agent_id":"trading","asset":"BTC","strategy":"momentum"}}`: "trading runs " +
 			"momentum on BTC",
-		head + `"agent.completed","data":{"agent_id":"trading","asset":"BTC","strategy":"momentum","signal_id":"sig_1"}}`: "trading " +
-			"has run momentum on BTC",
-		head + `"agent.completed","data":{"agent_id":"mine","asset":"BTC","strategy":"cross","signal_id":null}}`: "mine has run " +
-			"cross on BTC|It has no signal",
+		head + `"agent.completed","data":{"agent_id":"trading","asset":"BTC","strategy":"momentum","signal_id":"sig_1"}}`: "" +
+			"trading has run momentum on BTC",
+		head + `"agent.completed","data":{"agent_id":"mine","asset":"BTC","strategy":"cross","signal_id":null}}`: "" +
+			"mine has run cross on BTC|It has no signal",
 		head + `"log.checkpoint","data":{"checkpoint":"c","signed_at":"2026-11-21","leaves":2}}`: "Checkpoint of " +
 			"the record|2 leaves, signed at 2026-11-21",
 		head + `"signal.closed","data":{"asset":"desk","close_reason":"expired","entry_price":null,"exit_price":null,` +

@@ -98,7 +98,7 @@ func answerDemo(secret string, now func() time.Time) http.HandlerFunc {
 		}
 		var q struct{ Bars []struct{ Close float64 } }
 		if json.Unmarshal(body, &q) != nil || len(q.Bars) < demoSlow {
-			io.WriteString(w, `{"signal": null, "reason": "the asset has too few bars for an average of 30"}`)
+			_, _ = io.WriteString(w, `{"signal": null, "reason": "the asset has too few bars for an average of 30"}`)
 			return
 		}
 		average := func(n int) (sum float64) {
@@ -111,6 +111,7 @@ func answerDemo(secret string, now func() time.Time) http.HandlerFunc {
 		if average(demoFast) > average(demoSlow) {
 			direction = signal.Long
 		}
-		fmt.Fprintf(w, `{"direction": %q, "stop": {"atr": 2}, "target": {"r": 1.5}, "indicators": ["sma_10", "sma_30"]}`, direction)
+		fmt.Fprintf(w, `{"direction": %q, "stop": {"atr": 2}, "target": {"r": 1.5}, "indicators": ["sma_10", "sma_30"]}`,
+			direction)
 	}
 }

@@ -119,8 +119,8 @@ var mayImport = []struct {
 	{"http/mcp", []string{"actors/signal"}},
 	{"http/pages", []string{"actors/template"}},
 	// What it asks, for the types of questions and answers.
-	{"http", []string{"actors/signal", "actors/agent", "actors/agent/asked", "actors/audit", "actors/backtest", "actors/catalogue",
-		"actors/chartalert",
+	{"http", []string{"actors/signal", "actors/agent", "actors/agent/asked", "actors/audit", "actors/backtest",
+		"actors/catalogue", "actors/chartalert",
 		"actors/dashboard", "actors/scorecard", "actors/market", "actors/record", "actors/record/verify",
 		"actors/webhook/message", "http/console", "http/credentials", "http/limits", "http/mcp", "http/pages",
 		"http/request", "http/tracing"}},

@@ -57,8 +57,8 @@ func resources(e environment, n *node, p *parts, origins *signalhttp.Origins) []
 	submissions := signalhttp.NewSubmissionHandlers(p.agents, agents, specs, once, time.Duration(c.Signals.Retention))
 	signals := signalhttp.NewSignalHandlers(p.catalogue, p.store.Signals, p.events,
 		signalhttp.NewExports(c.HTTP.MaxExports, c.HTTP.MaxAccountExports, 0), agents)
-	alerts := signalhttp.NewAlertHandlers(signalhttp.AlertOptions{Intakes: p.ownAgents, Submissions: submissions, Signals: signals,
-		Events: p.events, Now: now, Log: e.log, Wait: e.options.AlertWait})
+	alerts := signalhttp.NewAlertHandlers(signalhttp.AlertOptions{Intakes: p.ownAgents, Submissions: submissions,
+		Signals: signals, Events: p.events, Now: now, Log: e.log, Wait: e.options.AlertWait})
 	p.agents.OnAlert(alerts.CarryOut)
 	return []signalhttp.Resource{
 		signalhttp.NewRunHandlers(p.agents, specs, once),

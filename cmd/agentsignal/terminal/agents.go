@@ -41,8 +41,8 @@ func agentCreate() *cobra.Command {
 			"agentsignal submit or the API, or a program at an endpoint, which the service asks when the agent is run. Its\n" +
 			"id is 3 to 32 lower-case letters, digits and _, and is never free again. --stop, --target, --timeframe, --risk\n" +
 			"and --expires-in are what a signal has that is submitted without.\n\n" + signInHelp,
-		Example: "  agentsignal agent create my_agent --name 'My agent' --category trading --strategy cross --strategy reversal \\\n" +
-			"    --stop 1.5% --target 2R --email me@example.com",
+		Example: "  agentsignal agent create my_agent --name 'My agent' --category trading --strategy cross \\\n" +
+			"    --strategy reversal --stop 1.5% --target 2R --email me@example.com",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			p, err := output.printer(cmd.OutOrStdout())
 			if err != nil {
@@ -62,7 +62,8 @@ func agentCreate() *cobra.Command {
 				}
 				if p.form != formText {
 					if p.form == formCSV && made.Endpoint != nil {
-						fmt.Fprintf(cmd.ErrOrStderr(), "The secret of its endpoint, which is shown this once, is %s\n", made.Endpoint.Secret)
+						fmt.Fprintf(cmd.ErrOrStderr(), "The secret of its endpoint, which is shown this once, is %s\n",
+							made.Endpoint.Secret)
 					}
 					return one(p, agentColumns, made)
 				}
@@ -113,8 +114,8 @@ func agentRemove() *cobra.Command {
 	var login signIn
 	c := &cobra.Command{
 		Use: "remove ID", Short: "Remove an agent of your own", Args: cobra.ExactArgs(1),
-		Long: "Remove an agent of your own. Its open signals live on to their end, all of its signals stay, and its id is never\n" +
-			"free again.\n\n" + signInHelp,
+		Long: "Remove an agent of your own. Its open signals live on to their end, all of its signals stay, and its id is\n" +
+			"never free again.\n\n" + signInHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return login.as(cmd, func(user *client.Client) error {
 				return remote.Explain(user.RemoveAgent(cmd.Context(), args[0]))
@@ -137,8 +138,8 @@ func submitCommand(dataDir func() (string, error)) *cobra.Command {
 			"closes, and sends it to streams and webhooks. Agents of category trading give a direction, those of category\n" +
 			"content --content, and those of category weather --outlook.\n\n" +
 			"A stop or a target is a price (65000) or a distance from the entry: 1.5%, 2atr (average true ranges of the\n" +
-			"timeframe), or for a target 2R (twice the distance of the stop). What is left out is that of the agent, or else of\n" +
-			"the risk.",
+			"timeframe), or for a target 2R (twice the distance of the stop). What is left out is that of the agent, or else\n" +
+			"of the risk.",
 		Example: "  agentsignal submit my_agent BTC long --strategy cross --stop 1.5% --target 2R\n" +
 			"  agentsignal submit my_texts 'standing desk' --strategy notes --content - < text.md",
 		RunE: func(cmd *cobra.Command, args []string) (err error) {

@@ -23,8 +23,9 @@ func scoreCommand(dataDir func() (string, error)) *cobra.Command {
 		Use: "score", Short: "Show the scorecard of closed signals", Args: cobra.NoArgs,
 		Long: fmt.Sprintf("Show the scorecard of the account's closed signals: the hit rate with its 95 %% interval\n"+
 			"and the one that breaks even after costs, and results in R, the distance from entry to stop. Expectancy, profit\n"+
-			"factor, total and drawdown are after costs. Rows of the strategies of your own agents have their skill, in log odds,\n"+
-			"with its 95 %% interval. Of fewer than %d signals the text has counts and no shares, which would say little.", minShare),
+			"factor, total and drawdown are after costs. Rows of the strategies of your own agents have their skill, in log\n"+
+			"odds, with its 95 %% interval. Of fewer than %d signals the text has counts and no shares, which would say\n"+
+			"little.", minShare),
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			if since != "" {
 				if q.Since, err = parseSince(since, time.Now(), time.Local); err != nil {
@@ -80,8 +81,8 @@ func printScore(p *printer, card *client.Scorecard) error {
 		rows = append(rows, whole(&g.Statistics, g.Agent, g.Strategy, g.Asset, g.Timeframe, g.Risk))
 	}
 	return p.table([]string{"agent_id", "strategy", "asset", "timeframe", "risk_level", "count", "hit_rate", "low", "high",
-		"break_even_net", "mean_confidence", "mean_r", "expectancy_r", "profit_factor", "total_r", "max_drawdown_r", "brier_skill",
-		"skill", "skill_low", "skill_high"}, rows)
+		"break_even_net", "mean_confidence", "mean_r", "expectancy_r", "profit_factor", "total_r", "max_drawdown_r",
+		"brier_skill", "skill", "skill_low", "skill_high"}, rows)
 }
 
 // ratio returns a figure with two decimals.

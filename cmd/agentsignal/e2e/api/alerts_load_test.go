@@ -12,8 +12,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// TestManyAlerts: 2,000 at one address, faster than its limit of 600. Each one that was accepted has its signal, and one alert ends all
-// of them, which are more than one append ends. Then the intake is revoked while alerts arrive.
+// TestManyAlerts: 2,000 at one address, faster than its limit of 600. Each one that was accepted has its signal, and one
+// alert ends all of them, which are more than one append ends. Then the intake is revoked while alerts arrive.
 func TestManyAlerts(t *testing.T) {
 	t.Parallel()
 	c := e2e.TestConfig(t, redistest.New(t).URL())

@@ -131,7 +131,8 @@ func TestAnAgentIsAsked(t *testing.T) {
 
 	// Its secret is shown no more, and others do not have it.
 	shown := ada.Get("/v1/agents/my_agent").Ok(t)
-	if got := e2e.Decode[wireAgent](t, shown.Body).Endpoint; got.URL != endpoint.URL || got.Secret != "" || got.Health.Failures != 0 {
+	got := e2e.Decode[wireAgent](t, shown.Body).Endpoint
+	if got.URL != endpoint.URL || got.Secret != "" || got.Health.Failures != 0 {
 		t.Error(shown.Body)
 	}
 	if a := ada.Do("PATCH", "/v1/agents/my_agent", `{"name":"x"}`).Ok(t); strings.Contains(a.Body, "whsec_") {

@@ -126,7 +126,8 @@ func runAgent(t *testing.T, s *e2e.Service, x *exampleReceiver, secret string) {
 	if a := person.Get("/v1/jobs/" + scan.ID).Ok(t); !strings.Contains(a.Body, `"errors":[]`) {
 		t.Error(a.Body)
 	}
-	round := person.AddSchedule(`{"agent_id":"crosses","assets":["BTC","ETH"],"strategy":"averages","every":"1440m","max_open":9}`)
+	round := person.AddSchedule(`{"agent_id":"crosses","assets":["BTC","ETH"],"strategy":"averages","every":"1440m",` +
+		`"max_open":9}`)
 	if got := person.AfterRound(round.ID); got.Failures != 0 || got.LastError != nil {
 		t.Errorf("after a round: %+v", got)
 	}

@@ -171,8 +171,8 @@ func ownAgentsByCommands(t *testing.T, s *e2e.Service) {
 		out, "\nIt stands.\n") {
 		t.Errorf("the text is\n%s", out)
 	}
-	out, err = o.Try("It\nstands.\n", "submit", "my_texts", "standing desk", "--strategy", "notes", "--content", "-", "-o", "json",
-		"--profile", profile)
+	out, err = o.Try("It\nstands.\n", "submit", "my_texts", "standing desk", "--strategy", "notes", "--content", "-", "-o",
+		"json", "--profile", profile)
 	if err != nil || !strings.Contains(out, `"content": "It\nstands.\n"`) {
 		t.Errorf("the text of standard input is %s, %v", out, err)
 	}

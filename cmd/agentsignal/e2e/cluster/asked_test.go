@@ -37,7 +37,8 @@ func TestAnAskedJobIsTakenOver(t *testing.T) {
 	here := public.With(public.Login(email, e2e.Password).Access)
 	here.Post("/v1/agents", `{"id":"my_texts","name":"Texts","category":"content","strategies":["notes"],"endpoint":{"url":"`+
 		agent.URL+`"}}`).Want(t, http.StatusCreated)
-	job := e2e.Decode[e2e.WireJob](t, here.Post("/v1/agents/my_texts/run", e2e.RunBody("desks", "notes", `"async":true`)).Ok(t).Body)
+	run := here.Post("/v1/agents/my_texts/run", e2e.RunBody("desks", "notes", `"async":true`)).Ok(t)
+	job := e2e.Decode[e2e.WireJob](t, run.Body)
 	agent.Await(t, 1)
 
 	there := here.At(e2e.Start(t, c).URL) // it comes after the job was taken, and lives when the other one dies

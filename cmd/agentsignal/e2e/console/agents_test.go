@@ -28,7 +28,7 @@ func TestConsoleAgents(t *testing.T) {
 		t.Errorf("the agent is %s", made)
 	}
 	act(t, page, `await press("Edit…")`,
-		`if (find("#a-stop").value !== "1.5%" || find("#a-expires").value !== "86400") throw new Error("the form has other values")`,
+		`if (find("#a-stop").value !== "1.5%" || find("#a-expires").value !== "86400") throw new Error("other values")`,
 		`await fill("#a-name", "Another name")`, `await fill("#a-strategies", "third_one")`, `await fill("#a-target", "")`,
 		`await fill("#a-status", "beta")`, `await press("Save")`, `await shows("Another name", "h1")`,
 		`await shows("third one", "main")`)
@@ -41,8 +41,8 @@ func TestConsoleAgents(t *testing.T) {
 
 	// 12 of 40 in profit, where 40 % are needed.
 	b.change("GET /v1/scorecard", func(o map[string]any) {
-		group := map[string]any{"agent_id": "my_agent", "strategy": "cross", "asset": "BTC", "timeframe": "1h", "risk_level": "low",
-			"recorded": 0, "committed": 0,
+		group := map[string]any{"agent_id": "my_agent", "strategy": "cross", "asset": "BTC", "timeframe": "1h",
+			"risk_level": "low", "recorded": 0, "committed": 0,
 			"statistics": map[string]any{"count": 40, "wins": 12, "total_r": -10., "break_even_net": 0.4}}
 		o["groups"] = []any{group}
 		o["strategies"] = []any{map[string]any{"agent_id": "my_agent", "strategy": "cross", "count": 40, "wins": 12,
@@ -59,7 +59,8 @@ func TestConsoleAgents(t *testing.T) {
 		`await until("the secret is shown", () => /whsec_[A-Za-z0-9+/=]{40}/.test(find("dialog .secret")?.innerText))`,
 		`await press("I have saved it")`, `await shows("no failure", "main")`,
 		`if (has("whsec_")) throw new Error("the secret is shown again")`)
-	if a := person.Get("/v1/agents/my_agent").Ok(t); !strings.Contains(a.Body, `"endpoint":{"url":"https://agent.example.com/ask"`) {
+	a := person.Get("/v1/agents/my_agent").Ok(t)
+	if !strings.Contains(a.Body, `"endpoint":{"url":"https://agent.example.com/ask"`) {
 		t.Errorf("with an endpoint, it is %s", a.Body)
 	}
 	b.change("GET /v1/agents/my_agent", func(o map[string]any) {
@@ -72,7 +73,8 @@ func TestConsoleAgents(t *testing.T) {
 				"message": "it is too slow", "at": "2026-11-21T09:30:00.000Z"}}
 	})
 	act(t, page, `tick()`, `await shows("paused", "main")`, `await shows("AGENT_TIMEOUT: it is too slow", "main")`,
-		`await shows("2, 1 waiting", "main")`, `location.hash = "#/run?agent=my_agent"`, `await shows("A run takes up to", "main")`,
+		`await shows("2, 1 waiting", "main")`,
+		`location.hash = "#/run?agent=my_agent"`, `await shows("A run takes up to", "main")`,
 		`location.hash = "#/agents/my_agent"`, `await press("Remove the endpoint")`, `await shows("It is not asked", "main")`)
 
 	// An address for alerts: what was sent there is listed with what was understood of it.
@@ -86,7 +88,8 @@ func TestConsoleAgents(t *testing.T) {
 	for _, alert := range []string{"byu BTCUSD", "flat BTCUSD"} {
 		trader.Do("POST", "/v1/intake/"+token, alert, "Content-Type: text/plain")
 	}
-	act(t, page, `await press("I have saved both")`, `if (has("/v1/intake/", "main")) throw new Error("the token is shown again")`,
+	act(t, page, `await press("I have saved both")`,
+		`if (has("/v1/intake/", "main")) throw new Error("the token is shown again")`,
 		`await press("Requests")`, `await shows("did you mean buy?", "main")`, `await shows("nothing open", "main")`,
 		`await press("Revoke…")`, `await press("Revoke")`, `await shows("No address for alerts", "main")`)
 

@@ -154,7 +154,8 @@ func (d *shotsDemo) fill() {
 		"description":"Trades the cross of two moving averages.","defaults":{"stop":{"atr":1},"target":{"r":1.5}},
 		"endpoint":{"url":"https://agent.example.com/ask"}}`).
 		Want(d.t, http.StatusCreated)
-	alerts := e2e.Decode[struct{ URL string }](d.t, c.Post("/v1/agents/my_agent/intakes", "").Want(d.t, http.StatusCreated).Body).URL
+	intake := c.Post("/v1/agents/my_agent/intakes", "").Want(d.t, http.StatusCreated)
+	alerts := e2e.Decode[struct{ URL string }](d.t, intake.Body).URL
 	for _, alert := range []string{"byu BTCUSD", "flat ETHUSD", "long BINANCE:ETHUSDT sl=1.5% tp=3% price=0"} {
 		c.Do(http.MethodPost, strings.TrimPrefix(alerts, c.URL), alert, "Content-Type: text/plain")
 	}
@@ -248,8 +249,9 @@ func (d *shotsDemo) scenes() []scene {
 			undo: `await press("Requests")`},
 		{name: "agent-alerts", steps: open("agents/my_agent", "Submitting", `await press("New address")`,
 			`await shows("strategy.market_position", "dialog")`), undo: `await press("I have saved both")`},
-		{name: "agent-edit", steps: open("agents/my_agent", "Submitting", `await press("Edit…")`, `await shows("Edit", "dialog")`),
-			undo: `await press("Cancel")`},
+		{name: "agent-edit",
+			steps: open("agents/my_agent", "Submitting", `await press("Edit…")`, `await shows("Edit", "dialog")`),
+			undo:  `await press("Cancel")`},
 		{name: "run", steps: open("run", "Ask an agent")},
 		{name: "scan", steps: open("run?tab=scan", "Assets", `await press("Scan")`, `await shows("Edge", "main")`)},
 		{name: "schedules", steps: open("run?tab=schedules", "Open at most")},

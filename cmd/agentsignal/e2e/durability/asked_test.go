@@ -31,7 +31,8 @@ func TestAnAskedJobSurvivesKillNine(t *testing.T) {
 	ada := public.With(public.Login(email, e2e.Password).Access)
 	ada.Post("/v1/agents", `{"id":"my_texts","name":"Texts","category":"content","strategies":["notes"],"endpoint":{"url":"`+
 		agent.URL+`"}}`).Want(t, http.StatusCreated)
-	job := e2e.Decode[e2e.WireJob](t, ada.Post("/v1/agents/my_texts/run", e2e.RunBody("desks", "notes", `"async":true`)).Ok(t).Body)
+	run := ada.Post("/v1/agents/my_texts/run", e2e.RunBody("desks", "notes", `"async":true`)).Ok(t)
+	job := e2e.Decode[e2e.WireJob](t, run.Body)
 	agent.Await(t, 1)
 	first.Kill()
 
