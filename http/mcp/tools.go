@@ -237,13 +237,13 @@ func (t *tools) addTo(to *mcp.Server) {
 	mcp.AddTool(to, &mcp.Tool{Name: "run_agent", Title: "Run an agent",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(false)},
 		Description: "Runs an agent once and returns its new signal, which is stored and watched until it closes. " +
-			"It trades nothing. Counts against the limit of runs. " +
-			"Scope agents:run.",
+			"It trades nothing. Counts against the limit of runs. Scope agents:run.",
 	}, t.run)
 	mcp.AddTool(to, &mcp.Tool{Name: "submit_signal", Title: "Submit a signal",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(false)},
 		Description: "Submits a signal of an agent of the account (owner account in list_agents). It is entered at the " +
-			"service's price, stored, and watched until it closes. It trades nothing. Counts against the limit of runs. Scope agents:run.",
+			"service's price, stored, and watched until it closes. It trades nothing. Counts against the limit of runs. " +
+			"Scope agents:run.",
 	}, t.submit)
 	mcp.AddTool(to, &mcp.Tool{Name: "close_signal", Title: "Close a signal",
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true, OpenWorldHint: new(false)},
