@@ -121,3 +121,47 @@ func TestEndedCredentialsAreFollowedFromANewBeginning(t *testing.T) {
 		t.Fatal("the events have not arrived")
 	}
 }
+
+// TestANodeThatIsFarBehindClearsItsCaches lets more credentials end than the stream keeps while a node does not read it.
+func TestANodeThatIsFarBehindClearsItsCaches(t *testing.T) {
+	t.Parallel()
+	s, _ := credentialStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	missed, first, resume, last := make(chan struct{}, 10), make(chan struct{}), make(chan struct{}), make(chan int, 100)
+	var following sync.WaitGroup
+	following.Go(func() {
+		began := false
+		s.Follow(ctx, func(events []signal.Event) {
+			if !began {
+				began = true
+				close(first)
+				<-resume
+			}
+			last <- len(events)
+		}, func() { missed <- struct{}{} })
+	})
+	defer following.Wait()
+	defer cancel()
+	<-missed
+	notify := func(n int) {
+		events := make([]signal.Event, n)
+		for i := range events {
+			events[i] = newEvent("acc_1", signal.KeyRevoked, fmt.Sprint("key_", i))
+		}
+		if err := s.Notify(ctx, events); err != nil {
+			t.Fatal(err)
+		}
+	}
+	notify(1)
+	<-first
+	notify(3 * maxEnded)
+	close(resume)
+	if n := <-last; n != 1 || len(missed) != 0 {
+		t.Fatalf("%d events, %d gaps", n, len(missed))
+	}
+	<-missed // before it goes on
+	if n := <-last; n != maxEnded {
+		t.Errorf("it goes on with %d events", n)
+	}
+}

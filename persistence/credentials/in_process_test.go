@@ -18,7 +18,8 @@ func TestStoreInProcess(t *testing.T) {
 			"TestSessionIsReadAsWritten",
 			"TestLockRecordsExpire",
 		},
-		"it is too slow for so many records": {"TestManySessionsEndInSteps", "TestPasswordChangesWithLastSessions"},
+		"it is too slow for so many records": {"TestManySessionsEndInSteps", "TestPasswordChangesWithLastSessions",
+			"TestReadersOfAnAccountAreLimited", "TestAnAccountIsDeletedWithItsReaders"},
 	})
 }
 
