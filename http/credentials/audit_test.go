@@ -31,7 +31,7 @@ func TestUsesAndChangesAreLogged(t *testing.T) {
 				t.Errorf("line %s", line)
 			}
 			text := fmt.Sprint(m["level"], ": ", m["msg"])
-			for _, name := range []string{"account", "session", "key", "all", "ended"} {
+			for _, name := range []string{"account", "session", "key", "all", "ended", "keys", "first", "last"} {
 				if v, ok := m[name]; ok {
 					text += fmt.Sprint(" ", name, "=", v)
 				}
@@ -75,6 +75,19 @@ func TestUsesAndChangesAreLogged(t *testing.T) {
 	want("a key", "INFO: API key created"+account+" key="+string(k.ID))
 	check(s.Keys.RevokeKey(ctx, a.ID, k.ID))
 	want("revoked", "INFO: API key revoked"+account+" key="+string(k.ID))
+
+	r, _, err := s.Readers.CreateReader(ctx, a.ID, "reader", everything)
+	check(err)
+	want("a reader", "INFO: API key created"+account+" key="+string(r.ID))
+	many, _, err := s.Readers.CreateReaders(ctx, a.ID, "reader", 3, everything)
+	check(err)
+	want("readers", fmt.Sprintf("INFO: API keys created%s keys=3 first=%s last=%s", account, many[0].ID, many[2].ID))
+	_, err = s.Readers.RevokeReaders(ctx, a.ID, "reader-")
+	check(err)
+	want("revoked by their names", "INFO: API keys revoked"+account+" keys=3")
+	_, err = s.Readers.RevokeReaders(ctx, a.ID, "reader-")
+	check(err)
+	want("revoked again")
 
 	const next = "four green hedgehogs"
 	check(s.Accounts.ChangePassword(ctx, p, goodPassword, next))

@@ -20,6 +20,13 @@ func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 		"key": {func(s *testService, k credential.APIKey, _ signal.Principal) error {
 			return s.Keys.RevokeKey(t.Context(), k.Account, k.ID)
 		}, false, true},
+		"keys of the same name": {func(s *testService, k credential.APIKey, _ signal.Principal) error {
+			n, err := s.Readers.RevokeReaders(t.Context(), k.Account, "reader-")
+			if n != 600 { // two steps, of which the first fails as well
+				t.Errorf("revoked %d readers", n)
+			}
+			return err
+		}, true, true},
 		"logout": {func(s *testService, _ credential.APIKey, p signal.Principal) error {
 			return s.Sessions.Logout(t.Context(), p, false)
 		}, true, false},
@@ -43,6 +50,7 @@ func TestRevocationsHoldHereThoughNoReplicaHasThem(t *testing.T) {
 			a := s.register(t, "a@example.com")
 			k, secret := s.key(t, a.ID, "name")
 			token := s.login(t, "a@example.com").Access
+			s.readers(t, a.ID, 600)
 			waiting, err := persistence.Open(persistence.Options{URL: s.server.URL(), WaitReplicas: 1})
 			if err != nil {
 				t.Fatal(err)

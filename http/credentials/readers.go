@@ -70,7 +70,7 @@ func (r *Readers) CreateReader(ctx context.Context, account signal.AccountID, na
 	if err := r.store.CreateReaders(ctx, []credential.APIKey{key}, []credential.Digest{digest(secret)}, r.max); err != nil {
 		return credential.APIKey{}, "", err
 	}
-	r.audit.write(ctx, slog.LevelInfo, "reader created", account, keyAttr(key.ID))
+	r.audit.write(ctx, slog.LevelInfo, "API key created", account, keyAttr(key.ID))
 	return key, secret, nil
 }
 
@@ -105,7 +105,7 @@ func (r *Readers) CreateReaders(ctx context.Context, account signal.AccountID, p
 		if err != nil {
 			return nil, nil, err
 		}
-		r.audit.write(ctx, slog.LevelInfo, "readers created", account, slog.Int("readers", count),
+		r.audit.write(ctx, slog.LevelInfo, "API keys created", account, slog.Int("keys", count),
 			slog.String("first", string(keys[0].ID)), slog.String("last", string(keys[count-1].ID)))
 		return keys, secrets, nil
 	}
@@ -127,7 +127,7 @@ func (r *Readers) RevokeReaders(ctx context.Context, account signal.AccountID, p
 	}
 	defer func() {
 		if revoked > 0 {
-			r.audit.write(ctx, slog.LevelInfo, "readers revoked", account, slog.Int("readers", revoked))
+			r.audit.write(ctx, slog.LevelInfo, "API keys revoked", account, slog.Int("keys", revoked))
 		}
 	}()
 	// Each step is announced before the next, so that the stream of ended credentials does not run ahead of the nodes.
