@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/panics"
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // order is a task for a flusher. Orders are applied in the order of posting.
@@ -41,7 +42,7 @@ func newFlusher(h *Hub) *flusher {
 		poller:  poller{hub: h},
 		wake:    make(chan struct{}, 1),
 		done:    make(chan struct{}),
-		revoked: make(revocations),
+		revoked: revocations{of: map[signal.AccountID]map[revocation]recent{}},
 	}
 	f.writer = newWriter(h)
 	f.audiences = newAudiences(h)
@@ -203,12 +204,19 @@ func (f *flusher) turn(p *peer) {
 	}
 }
 
-// revoke closes the connections whose credential is no longer valid.
-func (f *flusher) revoke(e *frame) {
-	r := f.revoked.record(e, f.hub.clock())
-	for _, p := range f.audiences.peers(e.account) {
-		if why, hit := r.hits(p.key, p.session); hit {
-			f.lifecycle.close(p, why)
+// revoke closes the connections whose credentials are no longer valid, by the frames of revocations.
+func (f *flusher) revoke(frames []*frame) {
+	now := f.hub.clock()
+	accounts := map[signal.AccountID]bool{}
+	for _, e := range frames {
+		f.revoked.record(e, now)
+		accounts[e.account] = true
+	}
+	for account := range accounts {
+		for _, p := range f.audiences.peers(account) {
+			if why, hit := f.revoked.hit(account, p.key, p.session, now); hit {
+				f.lifecycle.close(p, why)
+			}
 		}
 	}
 }

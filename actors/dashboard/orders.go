@@ -17,14 +17,20 @@ type published struct {
 
 func (o published) apply(f *flusher) {
 	f.audiences.pass(o.partition, o.first, o.last)
-	for _, frame := range o.frames {
-		if frame.revoked != nil {
-			f.revoke(frame)
+	for rest := o.frames; len(rest) > 0; {
+		n := slices.IndexFunc(rest, func(f *frame) bool { return f.revoked == nil })
+		if n != 0 { // revocations that follow each other are applied together
+			if n < 0 {
+				n = len(rest)
+			}
+			f.revoke(rest[:n])
+			rest = rest[n:]
 			continue
 		}
-		if a := f.audiences.of[frame.account]; a != nil {
-			f.audiences.add(a, frame)
+		if a := f.audiences.of[rest[0].account]; a != nil {
+			f.audiences.add(a, rest[0])
 		}
+		rest = rest[1:]
 	}
 }
 
@@ -32,11 +38,13 @@ func (o published) apply(f *flusher) {
 type revoked struct{ events []signal.Event }
 
 func (o revoked) apply(f *flusher) {
+	var frames []*frame
 	for i := range o.events {
 		if frame := newFrame(&o.events[i], nil); frame != nil && frame.revoked != nil {
-			f.revoke(frame)
+			frames = append(frames, frame)
 		}
 	}
+	f.revoke(frames)
 }
 
 // gapped reports that events of a partition are missing between the last published one
@@ -82,7 +90,7 @@ func (o authenticated) apply(f *flusher) {
 	if p.ended() {
 		return
 	}
-	if why, hit := f.revoked.hit(&o, f.hub.clock()); hit {
+	if why, hit := f.revoked.hit(o.account, o.key, o.session, f.hub.clock()); hit {
 		f.lifecycle.close(p, why)
 		return
 	}

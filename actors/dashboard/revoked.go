@@ -3,7 +3,6 @@ package dashboard
 import (
 	"encoding/binary"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -13,48 +12,52 @@ import (
 const recentFor = 10 * time.Second
 
 // revocations are the revocations of the last few seconds. They are kept because a connection that
-// was authenticated just before one may arrive just after it.
-type revocations map[signal.AccountID][]recent
+// was authenticated just before one may arrive just after it. An account may revoke thousands of keys at once.
+type revocations struct {
+	of    map[signal.AccountID]map[revocation]recent
+	swept int64 // when old ones were last dropped
+}
 
-// recent is a revocation of the last few seconds.
+// recent is when a revocation happened, by its event and by the clock of this process.
 type recent struct {
-	revocation
 	at    signal.Position
-	clock int64 // when it arrived here
+	clock int64
 }
 
 func (r recent) old(now int64) bool { return now-r.clock > int64(recentFor) }
 
 // record adds the revocation of e, and drops old ones.
-func (x revocations) record(e *frame, now int64) recent {
-	r := recent{revocation: *e.revoked, at: e.at, clock: now}
-	list := slices.DeleteFunc(x[e.account], func(r recent) bool { return r.old(now) })
-	x[e.account] = append(list, r)
-	maps.DeleteFunc(x, func(_ signal.AccountID, list []recent) bool { return list[len(list)-1].old(now) })
-	return r
-}
-
-// hit reports whether, and how, a revocation closes a connection that has just been authenticated.
-func (x revocations) hit(o *authenticated, now int64) (closing, bool) {
-	for _, r := range x[o.account] {
-		if why, hit := r.hits(o.key, o.session); hit && !r.old(now) {
-			return why, true
-		}
+func (x *revocations) record(e *frame, now int64) {
+	if now-x.swept > int64(recentFor) {
+		maps.DeleteFunc(x.of, func(_ signal.AccountID, of map[revocation]recent) bool {
+			maps.DeleteFunc(of, func(_ revocation, r recent) bool { return r.old(now) })
+			return len(of) == 0
+		})
+		x.swept = now
 	}
-	return closing{}, false
+	if x.of[e.account] == nil {
+		x.of[e.account] = map[revocation]recent{}
+	}
+	x.of[e.account][*e.revoked] = recent{e.at, now}
 }
 
-// hits reports whether, and how, the revocation closes a connection of its account
-// that was authenticated by key or session.
-func (r recent) hits(key signal.KeyID, session signal.SessionID) (closing, bool) {
-	switch r.kind {
-	case signal.AccountDeleted:
+// hit reports whether, and how, a revocation closes a connection of an account that was authenticated by key or session.
+func (x *revocations) hit(account signal.AccountID, key signal.KeyID, session signal.SessionID, now int64) (closing, bool) {
+	find := func(kind signal.EventType, subject string) (recent, bool) {
+		r, ok := x.of[account][revocation{kind, subject}]
+		return r, ok && !r.old(now)
+	}
+	if _, deleted := find(signal.AccountDeleted, ""); deleted {
 		return closeForbidden, true
-	case signal.KeyRevoked:
-		return closeUnauth, key != "" && string(key) == r.subject
-	case signal.SessionEnded:
-		ended := string(session) == r.subject || r.subject == "" && startedBefore(session, r.at)
-		return closeUnauth, session != "" && ended
+	}
+	if key != "" {
+		_, revoked := find(signal.KeyRevoked, string(key))
+		return closeUnauth, revoked
+	}
+	if session != "" {
+		_, ended := find(signal.SessionEnded, string(session))
+		all, allEnded := find(signal.SessionEnded, "")
+		return closeUnauth, ended || allEnded && startedBefore(session, all.at)
 	}
 	return closing{}, false
 }

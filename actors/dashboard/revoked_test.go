@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -14,24 +15,25 @@ import (
 func TestRevocationOfAllSessionsByTime(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1_795_000_000_000)
-	r := recent{revocation: revocation{signal.SessionEnded, ""}, at: signal.Position{MS: at.UnixMilli()}}
+	var x revocations
+	x.of = map[signal.AccountID]map[revocation]recent{alice: {{signal.SessionEnded, ""}: {at: signal.Position{MS: at.UnixMilli()}}}}
 	for _, began := range []time.Duration{-time.Hour, -time.Millisecond, 0, time.Millisecond, time.Hour} {
-		why, hit := r.hits("", signal.NewSessionIDAt(at.Add(began)))
+		why, hit := x.hit(alice, "", signal.NewSessionIDAt(at.Add(began)), 0)
 		if hit != (began <= 0) || hit && why != closeUnauth {
 			t.Errorf("a session that began %s after the event: %v, %v", began, why, hit)
 		}
 	}
-	if _, hit := r.hits("key_1", ""); hit {
+	if _, hit := x.hit(alice, "key_1", "", 0); hit {
 		t.Error("a key is revoked together with the sessions")
 	}
-	if _, hit := r.hits("", "of another form"); !hit {
+	if _, hit := x.hit(alice, "", "of another form", 0); !hit {
 		t.Error("a session whose beginning is unknown is not revoked")
 	}
 }
 
 // revokeKey publishes the revocation of a key of alice.
 func (b *bench) revokeKey(key signal.KeyID) {
-	b.flusher.revoke(&frame{account: alice, revoked: &revocation{signal.KeyRevoked, string(key)}})
+	b.flusher.revoke([]*frame{{account: alice, revoked: &revocation{signal.KeyRevoked, string(key)}}})
 }
 
 // TestRevokedCredentialGetsNothingMore checks a connection that was attached before the
@@ -107,20 +109,49 @@ func TestRevocationsAreKeptForSomeSeconds(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	b.revokeKey("key_1")
+	known := func() int { return len(b.flusher.revoked.of[alice]) }
+	pass := func(d time.Duration) { // as if the process had started earlier
+		b.hub.started = b.hub.started.Add(-d)
+	}
+	pass(recentFor / 2)
 	b.revokeKey("key_2")
-	known := b.flusher.revoked[alice]
-	if len(known) != 2 {
-		t.Fatalf("%d revocations are kept, want 2", len(known))
+	b.revokeKey("key_2")
+	if known() != 2 {
+		t.Fatalf("%d revocations are kept, want 2", known())
 	}
-	known[0].clock -= int64(recentFor) + 1 // it becomes too old
-	bob := &frame{account: bob, revoked: &revocation{signal.AccountDeleted, ""}}
-	b.flusher.revoke(bob)
-	if _, there := b.flusher.revoked[alice]; !there {
-		t.Error("a revocation is dropped together with an older one of its account")
+	pass(recentFor/2 + 1)
+	if _, hit := b.flusher.revoked.hit(alice, "key_1", "", b.hub.clock()); hit {
+		t.Error("an old revocation closes a connection")
 	}
-	known[1].clock -= int64(recentFor) + 1
-	b.flusher.revoke(bob)
-	if n := len(b.flusher.revoked[alice]); n > 0 {
-		t.Errorf("%d old revocations are kept", n)
+	deleted := []*frame{{account: bob, revoked: &revocation{signal.AccountDeleted, ""}}}
+	b.flusher.revoke(deleted)
+	if known() != 1 {
+		t.Errorf("%d revocations are kept, want the newer one", known())
+	}
+	pass(recentFor + 1)
+	b.flusher.revoke(deleted)
+	if _, there := b.flusher.revoked.of[alice]; there {
+		t.Errorf("%d old revocations are kept", known())
+	}
+}
+
+// TestManyKeysAreRevokedAtOnce with one look at the connections of their account, and what follows is sent to the others.
+func TestManyKeysAreRevokedAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, nil)
+	_, ended := b.attachWith("key_7", 10_000)
+	_, stays := b.attachWith("key_none", 10_000)
+	b.settle()
+	events := []signal.Event{created(alice, "BTC")}
+	for i := range 10 {
+		events = append(events, signal.Event{Account: alice, Type: signal.KeyRevoked, Subject: fmt.Sprint("key_", i)})
+	}
+	b.journal.append(append(events, created(alice, "ETH"))...)
+	b.settle()
+	if list, code := ended.sent(t); len(list) != 1 || code != closeUnauth.code {
+		t.Errorf("sent %+v, closed with %d", list, code)
+	}
+	if list, code := stays.sent(t); len(list) != 3 || code != 0 {
+		t.Errorf("the other one: sent %+v, closed with %d", list, code)
 	}
 }
