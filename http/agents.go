@@ -25,38 +25,55 @@ func NewAgentCatalogue(service Agents, own OwnAgents) *AgentCatalogue {
 	return &AgentCatalogue{service, own}
 }
 
-// list returns the agents of an account, those of the service first.
-func (a *AgentCatalogue) list(ctx context.Context, account signal.AccountID) ([]signal.Agent, error) {
-	own, err := a.own.Agents(ctx, account)
-	return slices.Concat(a.service.Catalogue(), own), err
+// list returns what a principal sees of the agents of its account, those of the service first.
+func (a *AgentCatalogue) list(ctx context.Context, p *signal.Principal) ([]signal.Agent, error) {
+	own, err := a.own.Agents(ctx, p.Account)
+	return seenBy(p.View, slices.Concat(a.service.Catalogue(), own)), err
 }
 
-// named returns an agent of an account, or KindNotFound.
-func (a *AgentCatalogue) named(ctx context.Context, account signal.AccountID, id string) (signal.Agent, error) {
-	return a.find(ctx, account, id, a.own.Agent)
+// seenBy returns what a view shows of agents.
+func seenBy(v *signal.View, agents []signal.Agent) []signal.Agent {
+	if v == nil {
+		return agents
+	}
+	var seen []signal.Agent
+	for _, agent := range agents {
+		if agent, ok := v.Agent(agent); ok {
+			seen = append(seen, agent)
+		}
+	}
+	return seen
+}
+
+// named returns what a principal sees of an agent of its account, or KindNotFound.
+func (a *AgentCatalogue) named(ctx context.Context, p *signal.Principal, id string) (signal.Agent, error) {
+	return a.find(ctx, p, id, a.own.Agent)
 }
 
 // known is named for a caller that has the revision of the agent compared later.
-func (a *AgentCatalogue) known(ctx context.Context, account signal.AccountID, id string) (signal.Agent, error) {
-	return a.find(ctx, account, id, a.own.Known)
+func (a *AgentCatalogue) known(ctx context.Context, p *signal.Principal, id string) (signal.Agent, error) {
+	return a.find(ctx, p, id, a.own.Known)
 }
 
 func (a *AgentCatalogue) find(
-	ctx context.Context, account signal.AccountID, id string,
+	ctx context.Context, p *signal.Principal, id string,
 	read func(context.Context, signal.AccountID, signal.AgentID) (signal.Agent, error),
 ) (signal.Agent, error) {
-	for _, agent := range a.service.Catalogue() {
+	for _, agent := range seenBy(p.View, a.service.Catalogue()) {
 		if string(agent.ID) == id {
 			return agent, nil
 		}
 	}
 	if signal.IsAgentName(id) && !signal.AgentID(id).BuiltIn() {
-		own, err := read(ctx, account, signal.AgentID(id))
-		if signal.KindOf(err) != signal.KindNotFound {
+		own, err := read(ctx, p.Account, signal.AgentID(id))
+		if err != nil && signal.KindOf(err) != signal.KindNotFound {
 			return own, err
 		}
+		if own, ok := p.View.Agent(own); ok && err == nil {
+			return own, nil
+		}
 	}
-	all, err := a.list(ctx, account)
+	all, err := a.list(ctx, p)
 	switch {
 	case err != nil:
 		return signal.Agent{}, err
@@ -80,11 +97,11 @@ func NewAgentHandlers(agents *AgentCatalogue, own *OwnAgentHandlers) *AgentHandl
 // Routes implements Resource. An own agent was confirmed where it was stored.
 func (h *AgentHandlers) Routes() []*Route {
 	return []*Route{
-		route("/v1/agents", methods{"GET": immediate(get(signal.AgentsRead, h.list,
-			"category", "status", "limit", "offset")),
+		route("/v1/agents", methods{"GET": seen(immediate(get(signal.AgentsRead, h.list,
+			"category", "status", "limit", "offset"))),
 			"POST": session(h.own.create)}),
-		route("/v1/agents/{id}", methods{"GET": immediate(get(signal.AgentsRead, h.byID)), "PATCH": session(h.own.update),
-			"DELETE": session(checked(h.own.remove))}),
+		route("/v1/agents/{id}", methods{"GET": seen(immediate(get(signal.AgentsRead, h.byID))),
+			"PATCH": session(h.own.update), "DELETE": session(checked(h.own.remove))}),
 	}
 }
 
@@ -110,7 +127,7 @@ func viewAgent(a *signal.Agent) agentView {
 type agentDetails struct {
 	agentView
 	Input         *schema `json:"input_schema"` // of the body of its runs
-	*ownAgentView         // of an account's own agent
+	*ownAgentView         // of an account's own agent, and not for readers
 }
 
 func viewDetails(a *signal.Agent) agentDetails {
@@ -142,7 +159,7 @@ func (h *AgentHandlers) list(c *call) error {
 		return err
 	}
 	list := []agentView{}
-	all, err := h.agents.list(c.r.Context(), c.principal.Account)
+	all, err := h.agents.list(c.r.Context(), &c.principal)
 	if err != nil {
 		return err
 	}
@@ -156,28 +173,39 @@ func (h *AgentHandlers) list(c *call) error {
 
 // byID answers GET /v1/agents/{id}.
 func (h *AgentHandlers) byID(c *call) error {
-	a, err := h.agents.named(c.r.Context(), c.principal.Account, c.vars["id"])
+	a, err := h.agents.named(c.r.Context(), &c.principal, c.vars["id"])
 	if err != nil {
 		return err
 	}
 	v := viewDetails(&a)
+	if c.principal.View != nil {
+		v.ownAgentView = nil
+	}
 	if a.Endpoint != nil {
 		v.Endpoint.Health = new(h.own.healthOf(c.r.Context(), &a))
 	}
 	return c.value(http.StatusOK, v)
 }
 
-// filterNames returns the agents and the strategies by which signals of an account are filtered. Those of the service suffice
-// where given has no other.
-func (a *AgentCatalogue) filterNames(ctx context.Context, account signal.AccountID, given ...string) (
+// filterNames returns the agents and the strategies by which a principal filters signals of its account. Those of the
+// service suffice where given has no other.
+func (a *AgentCatalogue) filterNames(ctx context.Context, p *signal.Principal, given ...string) (
 	[]signal.AgentID, []string, error) {
-	if !slices.ContainsFunc(given, func(name string) bool {
-		return name != "" && !signal.AgentID(name).BuiltIn() && !slices.Contains(strategies, name)
-	}) {
-		return allAgents, strategies, nil
+	service, names := allAgents, strategies
+	if p.View != nil {
+		seen := seenBy(p.View, a.service.Catalogue())
+		service, names = agentIDs(seen), nil
+		for _, agent := range seen {
+			names = append(names, agent.Strategies...)
+		}
 	}
-	ids, names, err := a.own.Names(ctx, account)
-	return slices.Concat(allAgents, ids), slices.Concat(strategies, names), err
+	if !slices.ContainsFunc(given, func(name string) bool {
+		return name != "" && !slices.Contains(service, signal.AgentID(name)) && !slices.Contains(names, name)
+	}) {
+		return service, names, nil
+	}
+	own, ownNames, err := a.own.Names(ctx, p.Account, p.View)
+	return slices.Concat(service, own), slices.Concat(names, ownNames), err
 }
 
 // agentIDs returns the identifiers of the catalogue.

@@ -422,7 +422,7 @@ func (h *AlertHandlers) again(ctx context.Context, account signal.AccountID, ans
 	if !ok {
 		return alertAnswer{body: []byte(answer), repeated: true}, nil
 	}
-	found, err := h.Signals.byIDOf(ctx, account, id)
+	found, err := h.Signals.byIDOf(ctx, &signal.Principal{Account: account}, id)
 	if err != nil {
 		return alertAnswer{}, err
 	}

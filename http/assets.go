@@ -33,9 +33,9 @@ func NewAssetHandlers(assets Assets) *AssetHandlers { return &AssetHandlers{asse
 // Routes implements Resource.
 func (h *AssetHandlers) Routes() []*Route {
 	return []*Route{
-		route("/v1/assets", methods{"GET": immediate(get(signal.SignalsRead, h.list))}),
-		route("/v1/assets/{asset}/bars", methods{"GET": immediate(get(signal.SignalsRead, h.bars,
-			"timeframe", "from", "to"))}),
+		route("/v1/assets", methods{"GET": seen(immediate(get(signal.SignalsRead, h.list)))}),
+		route("/v1/assets/{asset}/bars", methods{"GET": seen(immediate(get(signal.SignalsRead, h.bars,
+			"timeframe", "from", "to")))}),
 	}
 }
 
@@ -71,11 +71,26 @@ func viewAsset(a *market.AssetState) assetView {
 
 // list answers GET /v1/assets.
 func (h *AssetHandlers) list(c *call) error {
-	assets, err := h.assets.Assets(c.r.Context())
+	assets, err := h.seen(c)
 	if err != nil {
 		return err
 	}
 	return c.value(http.StatusOK, assetList{views(assets, viewAsset)})
+}
+
+// seen returns the assets that the principal of the request sees, sorted by name.
+func (h *AssetHandlers) seen(c *call) ([]market.AssetState, error) {
+	all, err := h.assets.Assets(c.r.Context())
+	if c.principal.View == nil {
+		return all, err
+	}
+	var seen []market.AssetState
+	for _, a := range all {
+		if c.principal.View.SeesAsset(a.Symbol) {
+			seen = append(seen, a)
+		}
+	}
+	return seen, err
 }
 
 // maxShownBars is the maximum number of bars in an answer: as many as the store keeps.
@@ -117,9 +132,12 @@ func (h *AssetHandlers) bars(c *call) error {
 	if code, _ := request.CheckText(name, maxAssetLength); code != "" {
 		return notFound("asset", assetsAdvice)
 	}
+	if !c.principal.View.SeesAsset(h.assets.Name(name)) {
+		return h.unknown(c, name)
+	}
 	bars, err := h.assets.Bars(c.r.Context(), name, timeframe, from, to)
 	if signal.KindOf(err) == signal.KindNotFound {
-		return h.unknown(c.r.Context(), name)
+		return h.unknown(c, name)
 	}
 	if err != nil {
 		return err
@@ -128,8 +146,18 @@ func (h *AssetHandlers) bars(c *call) error {
 	return c.value(http.StatusOK, barList{views(bars, viewBar)})
 }
 
-// unknown returns the error of an asset without prices. It suggests similar names.
-func (h *AssetHandlers) unknown(ctx context.Context, name string) error {
-	nearest, _ := h.assets.Check(ctx, h.assets.Name(name))
+// unknown returns the error of an asset without prices, or one that a reader does not see. It suggests similar names. To a
+// reader of some assets these are all that there are.
+func (h *AssetHandlers) unknown(c *call, name string) error {
+	name = h.assets.Name(name)
+	if v := c.principal.View; v != nil && !v.Assets.All() {
+		seen, err := h.seen(c)
+		if err != nil {
+			return err
+		}
+		symbols := views(seen, func(a *market.AssetState) string { return a.Symbol })
+		return notFound("asset", adviceOn(spelling.Nearest(name, symbols)))
+	}
+	nearest, _ := h.assets.Check(c.r.Context(), name)
 	return notFound("asset", adviceOn(nearest))
 }

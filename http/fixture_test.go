@@ -151,19 +151,19 @@ func (f fakeRecords) SignalsAt(_ context.Context, account signal.AccountID,
 	return call2(f.at, []*signal.Signal{newSignal()}, account, at)
 }
 
-func (f fakeCatalogue) SuggestAssets(_ context.Context, account signal.AccountID, name string) []string {
+func (f fakeCatalogue) SuggestAssets(_ context.Context, account signal.AccountID, _ *signal.View, name string) []string {
 	if f.suggest == nil {
 		return nil
 	}
 	return f.suggest(account, name)
 }
 
-func (f fakeCatalogue) Counts(_ context.Context,
-	account signal.AccountID) (map[signal.AgentID]catalogue.Count, error) {
+func (f fakeCatalogue) Counts(_ context.Context, account signal.AccountID, _ *signal.View) (
+	map[signal.AgentID]catalogue.Count, error) {
 	return call1(f.counts, nil, account)
 }
 
-func (f fakeCatalogue) Find(_ context.Context, account signal.AccountID,
+func (f fakeCatalogue) Find(_ context.Context, account signal.AccountID, _ *signal.View,
 	id signal.SignalID) (created, closed signal.Position, err error) {
 	if f.find == nil {
 		return signal.Position{MS: 1}, signal.Position{}, nil
@@ -252,8 +252,12 @@ func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal, first *dashboard
 }
 
 // Tokens that fakeCredentials knows. "reader" stands for a key with signals:read
-// only, "bare" for one without scopes; all others are refused.
+// only, "bare" for one without scopes, "view" with JSON behind it for a reader; all others are refused.
 func (f fakeCredentials) Authenticate(_ context.Context, token string) (signal.Principal, error) {
+	if text, ok := strings.CutPrefix(token, "view"); ok {
+		view, err := signal.ParseView(text)
+		return signal.Principal{Account: accountID, Key: keyID, Scopes: signal.ReaderScopes, View: view, MaxConnections: 5}, err
+	}
 	switch token {
 	case "key":
 		return signal.Principal{Account: accountID, Key: keyID, Scopes: signal.AllScopes}, nil

@@ -9,7 +9,7 @@ import (
 
 // Limiter counts requests against the rate limits. See limits.Limiter.
 type Limiter interface {
-	// Take counts a request of class by who, an account or an address. It always decides,
+	// Take counts a request of class by who, an account, a reader or an address. It always decides,
 	// even if the store fails.
 	Take(ctx context.Context, class limits.Class, who string) limits.Decision
 	// Peek is Take without counting, from what this process knows.
@@ -54,16 +54,19 @@ func (l rateLimits) show(c *call) {
 	d.Write(c.Header(), l.now())
 }
 
-// who returns who is limited: the account, or the address if the account is unknown or
+// who returns who is limited: the account, a reader of it by itself, the address if the account is unknown or
 // the class counts addresses, or the intake.
 func (rateLimits) who(c *call, class limits.Class) string {
 	if class == limits.Intakes {
 		return string(c.alert.intake.ID)
 	}
-	if c.principal.Account != "" && class != limits.Sessions && class != limits.Failures {
-		return string(c.principal.Account)
+	switch {
+	case c.principal.Account == "", class == limits.Sessions, class == limits.Failures:
+		return c.address
+	case c.principal.View != nil:
+		return string(c.principal.Key)
 	}
-	return c.address
+	return string(c.principal.Account)
 }
 
 // shown reports whether the headers show a limit.

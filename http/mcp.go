@@ -28,9 +28,11 @@ type MCPHandlers struct {
 // NewMCPHandlers returns the handlers of the protocol for clients that are no pages, or pages of origins.
 func NewMCPHandlers(origins *Origins) *MCPHandlers { return &MCPHandlers{origins: origins} }
 
-// Routes implements Resource. A request counts as a read; the requests of its tools count by themselves.
+// Routes implements Resource. A request counts as a read; the requests of its tools count by themselves, and they
+// have the credential of the request.
 func (h *MCPHandlers) Routes() []*Route {
-	return []*Route{route(mcpPath, methods{"POST": {guard: anyToken, class: limits.Reads, handle: checked(h.answer)}})}
+	return []*Route{route(mcpPath, methods{"POST": {guard: anyToken, class: limits.Reads, readers: true,
+		handle: checked(h.answer)}})}
 }
 
 // answer answers POST /mcp.

@@ -23,8 +23,8 @@ type OwnAgents interface {
 	Agent(ctx context.Context, account signal.AccountID, id signal.AgentID) (signal.Agent, error)
 	// Known is Agent as this process has read it last.
 	Known(ctx context.Context, account signal.AccountID, id signal.AgentID) (signal.Agent, error)
-	// Names returns the ids and the strategies of all that an account has or had.
-	Names(ctx context.Context, account signal.AccountID) (ids []signal.AgentID, strategies []string, err error)
+	// Names returns the ids and the strategies that a view has of all that an account has or had.
+	Names(ctx context.Context, account signal.AccountID, view *signal.View) (ids []signal.AgentID, strategies []string, err error)
 	// Add stores a new one. KindConflict: "name_taken", "limit_reached".
 	Add(ctx context.Context, a signal.Agent) (signal.Agent, error)
 	// Change stores what change makes of one. KindNotFound, and the errors of change.

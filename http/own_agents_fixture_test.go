@@ -89,10 +89,14 @@ func (f *fakeOwnAgents) Remove(ctx context.Context, account signal.AccountID, id
 	return err
 }
 
-func (f *fakeOwnAgents) Names(_ context.Context, account signal.AccountID) (
+func (f *fakeOwnAgents) Names(_ context.Context, account signal.AccountID, view *signal.View) (
 	ids []signal.AgentID, strategies []string, err error) {
 	list, err := f.Agents(context.Background(), account)
 	for _, a := range list {
+		a, ok := view.Agent(a)
+		if !ok {
+			continue
+		}
 		ids, strategies = append(ids, a.ID), append(strategies, a.Strategies...)
 	}
 	return ids, strategies, err

@@ -102,7 +102,7 @@ func (h *ReaderHandlers) readView(c *call, o *request.Object) *signal.View {
 	if in.Has("agents") || in.Has("strategies") {
 		given = "of the account" // perhaps
 	}
-	ids, strategies, err := h.o.Agents.filterNames(c.r.Context(), c.principal.Account, given)
+	ids, strategies, err := h.o.Agents.filterNames(c.r.Context(), &c.principal, given)
 	if err != nil {
 		c.faults.Fail(err)
 	}

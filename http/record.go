@@ -117,13 +117,13 @@ func NewRecordHandlers(r Record, witnesses Witnesses, signals SignalFinder, keys
 func (h *RecordHandlers) Routes() []*Route {
 	const scope = signal.SignalsRead
 	return []*Route{
-		route("/v1/signals/{id}/proof", methods{"GET": immediate(get(scope, h.proveSignal, "log_size"))}),
-		route("/v1/log/checkpoint", methods{"GET": immediate(get(scope, h.checkpoint))}),
-		route("/v1/log/key", methods{"GET": immediate(get(scope, h.publicKeys))}),
-		route("/v1/log/witness", methods{"GET": immediate(get(scope, h.listWitnesses)),
+		route("/v1/signals/{id}/proof", methods{"GET": seen(immediate(get(scope, h.proveSignal, "log_size")))}),
+		route("/v1/log/checkpoint", methods{"GET": seen(immediate(get(scope, h.checkpoint)))}),
+		route("/v1/log/key", methods{"GET": seen(immediate(get(scope, h.publicKeys)))}),
+		route("/v1/log/witness", methods{"GET": seen(immediate(get(scope, h.listWitnesses))),
 			"POST": change(scope, h.countersign)}),
-		route("/v1/log/consistency", methods{"GET": immediate(get(scope, h.proveConsistency, "from", "to"))}),
-		route("/v1/log/tiles/{log}/{path}", methods{"GET": immediate(get(scope, h.tile))}),
+		route("/v1/log/consistency", methods{"GET": seen(immediate(get(scope, h.proveConsistency, "from", "to")))}),
+		route("/v1/log/tiles/{log}/{path}", methods{"GET": seen(immediate(get(scope, h.tile)))}),
 		anybody("/log/checkpoint", h.publicCheckpoint),
 		anybody("/log/tile/{path}", h.publicTile),
 		anybody("/log/{log}/tile/{path}", h.publicLeaves),
@@ -253,7 +253,7 @@ func (h *RecordHandlers) proveSignal(c *call) error {
 	if !ok {
 		return signal.NotFound("signal")
 	}
-	created, closed, err := h.signals.Find(ctx, account, id)
+	created, closed, err := h.signals.Find(ctx, account, c.principal.View, id)
 	if err != nil {
 		return err
 	}

@@ -149,6 +149,12 @@ func immediate(op *operation) *operation {
 	return op
 }
 
+// seen makes an operation answer readers, whose view it respects.
+func seen(op *operation) *operation {
+	op.readers = true
+	return op
+}
+
 // change returns an operation of the class writes. A change waits for replicas where it is stored; its
 // answer waits for what was read, since it may show a former change instead of making one.
 func change(scope signal.Scope, handle func(*call) error) *operation {

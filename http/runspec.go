@@ -51,7 +51,7 @@ func (s *RunSpecs) require(c *call, o *request.Object, id, asset string) {
 	if o.Has(asset) && o.Has("strategy") { // nearly always
 		return
 	}
-	a, err := s.agents.named(c.r.Context(), c.principal.Account, id)
+	a, err := s.agents.named(c.r.Context(), &c.principal, id)
 	if err != nil {
 		a.Strategies = strategies
 	}
@@ -167,7 +167,7 @@ func readParameters(o *request.Object) signal.Parameters {
 // does not exist, the error is KindNotFound, and the body is checked for the agent that has
 // its strategy: the faults of a body that no agent accepts come first.
 func (s *RunSpecs) checkForAgent(c *call, r *runSpec) error {
-	a, missing := s.agents.named(c.r.Context(), c.principal.Account, c.vars["id"])
+	a, missing := s.agents.named(c.r.Context(), &c.principal, c.vars["id"])
 	if missing != nil && signal.KindOf(missing) != signal.KindNotFound {
 		return missing
 	}

@@ -211,7 +211,7 @@ func (h *ScheduleHandlers) create(c *call) error {
 		CreatedAt: now,
 		UpdatedAt: now,
 	}
-	agents, err := h.specs.agents.list(c.r.Context(), c.principal.Account)
+	agents, err := h.specs.agents.list(c.r.Context(), &c.principal)
 	if err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func (h *ScheduleHandlers) find(c *call) (signal.Schedule, error) {
 
 // update answers PATCH /v1/schedules/{id}. It retries if another change comes first.
 func (h *ScheduleHandlers) update(c *call) error {
-	agents, err := h.specs.agents.list(c.r.Context(), c.principal.Account)
+	agents, err := h.specs.agents.list(c.r.Context(), &c.principal)
 	if err != nil {
 		return err
 	}

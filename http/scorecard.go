@@ -15,15 +15,15 @@ import (
 // Scorecards summarizes closed signals. See scorecard.Scorecards.
 type Scorecards interface {
 	Card(ctx context.Context, q scorecard.Query) (scorecard.Card, error)
-	// Summary summarizes all closed signals, and those that were closed since a time.
-	Summary(ctx context.Context, account signal.AccountID, since time.Time) (scorecard.Summary, error)
+	// Summary summarizes all closed signals of a view, and those that were closed since a time.
+	Summary(ctx context.Context, account signal.AccountID, view *signal.View, since time.Time) (scorecard.Summary, error)
 }
 
 // Counts counts and names the signals of accounts. See catalogue.Catalogue.
 type Counts interface {
 	AssetSuggester
-	// Counts returns the number of listed signals by agent.
-	Counts(ctx context.Context, account signal.AccountID) (map[signal.AgentID]catalogue.Count, error)
+	// Counts returns the number of listed signals of a view by agent.
+	Counts(ctx context.Context, account signal.AccountID, view *signal.View) (map[signal.AgentID]catalogue.Count, error)
 }
 
 // ScorecardHandlers answer for how signals did.
@@ -42,21 +42,22 @@ func NewScorecardHandlers(cards Scorecards, counts Counts, agents *AgentCatalogu
 // Routes implements Resource.
 func (h *ScorecardHandlers) Routes() []*Route {
 	return []*Route{
-		route("/v1/scorecard", methods{"GET": get(signal.SignalsRead, h.card,
-			"agent_id", "strategy", "asset", "timeframe", "since")}),
-		route("/v1/summary", methods{"GET": get(signal.SignalsRead, h.summary)}),
+		route("/v1/scorecard", methods{"GET": seen(get(signal.SignalsRead, h.card,
+			"agent_id", "strategy", "asset", "timeframe", "since"))}),
+		route("/v1/summary", methods{"GET": seen(get(signal.SignalsRead, h.summary))}),
 	}
 }
 
 // card answers GET /v1/scorecard.
 func (h *ScorecardHandlers) card(c *call) error {
 	q := c.query
-	agents, strategies, err := h.agents.filterNames(c.r.Context(), c.principal.Account, q.Get("agent_id"), q.Get("strategy"))
+	agents, strategies, err := h.agents.filterNames(c.r.Context(), &c.principal, q.Get("agent_id"), q.Get("strategy"))
 	if err != nil {
 		return err
 	}
 	wanted := scorecard.Query{
 		Account:   c.principal.Account,
+		View:      c.principal.View,
 		Agent:     request.Option(q, "agent_id", agents),
 		Strategy:  request.Option(q, "strategy", strategies),
 		Asset:     filterAsset(c, h.counts),
@@ -70,13 +71,20 @@ func (h *ScorecardHandlers) card(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.value(http.StatusOK, card)
+	return c.value(http.StatusOK, cardView{c.principal.View, card})
+}
+
+// cardView is a scorecard. That of a reader names its view, of which all of it is.
+type cardView struct {
+	View *signal.View `json:"view,omitempty"`
+	scorecard.Card
 }
 
 type summaryView struct {
-	Signals countView   `json:"signals"`
-	ByAgent []agentSums `json:"by_agent"`
-	Today   todayView   `json:"today"`
+	View    *signal.View `json:"view,omitempty"` // of a reader
+	Signals countView    `json:"signals"`
+	ByAgent []agentSums  `json:"by_agent"`
+	Today   todayView    `json:"today"`
 }
 
 type countView struct {
@@ -101,18 +109,18 @@ type todayView struct {
 
 // summary answers GET /v1/summary.
 func (h *ScorecardHandlers) summary(c *call) error {
-	ctx, account := c.r.Context(), c.principal.Account
+	ctx, p := c.r.Context(), &c.principal
 	// The counts are read last, so that they have every signal that the results have.
-	results, err := h.cards.Summary(ctx, account, h.now().UTC().Truncate(24*time.Hour))
+	results, err := h.cards.Summary(ctx, p.Account, p.View, h.now().UTC().Truncate(24*time.Hour))
 	if err != nil {
 		return err
 	}
-	counts, err := h.counts.Counts(ctx, account)
+	counts, err := h.counts.Counts(ctx, p.Account, p.View)
 	if err != nil {
 		return err
 	}
-	v := summaryView{Today: todayView{results.Closed, results.Wins, results.R, results.RNet}}
-	agents, err := h.agents.list(ctx, account)
+	v := summaryView{View: p.View, ByAgent: []agentSums{}, Today: todayView{results.Closed, results.Wins, results.R, results.RNet}}
+	agents, err := h.agents.list(ctx, p)
 	if err != nil {
 		return err
 	}

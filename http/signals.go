@@ -24,15 +24,16 @@ type Catalogue interface {
 
 // AssetSuggester helps with misspelt assets. See catalogue.Catalogue.
 type AssetSuggester interface {
-	// SuggestAssets returns the assets that a name in a filter may stand for, if it looks misspelt.
-	SuggestAssets(ctx context.Context, account signal.AccountID, name string) []string
+	// SuggestAssets returns the assets that a name in a filter of a view may stand for, if it looks misspelt.
+	SuggestAssets(ctx context.Context, account signal.AccountID, view *signal.View, name string) []string
 }
 
 // SignalFinder finds the records of signals. See catalogue.Catalogue.
 type SignalFinder interface {
-	// Find returns the positions at which a signal was created and, if so, closed.
+	// Find returns the positions at which a signal of a view was created and, if so, closed.
 	// KindNotFound.
-	Find(ctx context.Context, account signal.AccountID, id signal.SignalID) (created, closed signal.Position, err error)
+	Find(ctx context.Context, account signal.AccountID, view *signal.View, id signal.SignalID) (
+		created, closed signal.Position, err error)
 }
 
 // Signals holds the records of signals. See signals.Store.
@@ -76,12 +77,12 @@ func NewSignalHandlers(
 func (h *SignalHandlers) Routes() []*Route {
 	const scope = signal.SignalsRead
 	return []*Route{
-		route("/v1/signals", methods{"GET": immediate(get(scope, h.list,
-			slices.Concat(signalFilters, []string{"limit", "offset", "view"})...))}),
-		route("/v1/signals/export", methods{"GET": get(scope, h.export,
-			slices.Concat(signalFilters, []string{"format"})...)}),
-		route("/v1/signals/{id}", methods{"GET": get(scope, h.byID)}),
-		route("/v1/signals/{id}/history", methods{"GET": get(scope, h.history)}),
+		route("/v1/signals", methods{"GET": seen(immediate(get(scope, h.list,
+			slices.Concat(signalFilters, []string{"limit", "offset", "view"})...)))}),
+		route("/v1/signals/export", methods{"GET": seen(get(scope, h.export,
+			slices.Concat(signalFilters, []string{"format"})...))}),
+		route("/v1/signals/{id}", methods{"GET": seen(get(scope, h.byID))}),
+		route("/v1/signals/{id}/history", methods{"GET": seen(get(scope, h.history))}),
 		route("/v1/signals/{id}/close", methods{"POST": change(signal.AgentsRun, h.close)}),
 	}
 }
@@ -102,9 +103,10 @@ const viewFull = "full"
 // readSignalQuery reads the filters of lists of signals.
 func readSignalQuery(c *call, suggester AssetSuggester, all *AgentCatalogue) (catalogue.Query, error) {
 	q := c.query
-	agents, strategies, err := all.filterNames(c.r.Context(), c.principal.Account, q.Get("agent_id"), q.Get("strategy"))
+	agents, strategies, err := all.filterNames(c.r.Context(), &c.principal, q.Get("agent_id"), q.Get("strategy"))
 	return catalogue.Query{
 		Account:       c.principal.Account,
+		View:          c.principal.View,
 		Asset:         filterAsset(c, suggester),
 		Strategy:      request.Option(q, "strategy", strategies),
 		Agent:         request.Option(q, "agent_id", agents),
@@ -132,7 +134,7 @@ func checkFilterAsset(c *call, suggester AssetSuggester, name string) (code, det
 	if code, detail = request.CheckText(name, maxAssetLength); code != "" {
 		return code, detail
 	}
-	if near := suggester.SuggestAssets(c.r.Context(), c.principal.Account, name); len(near) > 0 {
+	if near := suggester.SuggestAssets(c.r.Context(), c.principal.Account, c.principal.View, name); len(near) > 0 {
 		return request.CodeInvalidValue, "neither an asset nor a signal of the account has this name: " + adviceOn(near)
 	}
 	return "", ""
@@ -192,18 +194,18 @@ func (h *SignalHandlers) find(c *call) (*signal.Signal, error) {
 	if !ok {
 		return nil, signal.NotFound("signal")
 	}
-	return h.byIDOf(c.r.Context(), c.principal.Account, id)
+	return h.byIDOf(c.r.Context(), &c.principal, id)
 }
 
-// byIDOf returns the record of a signal of an account. A signal that closes between the two lookups moves, so both
+// byIDOf returns the record of a signal that a principal sees. A signal that closes between the two lookups moves, so both
 // are repeated once.
-func (h *SignalHandlers) byIDOf(ctx context.Context, account signal.AccountID, id signal.SignalID) (*signal.Signal, error) {
+func (h *SignalHandlers) byIDOf(ctx context.Context, p *signal.Principal, id signal.SignalID) (*signal.Signal, error) {
 	for attempt := 0; ; attempt++ {
-		created, closed, err := h.catalogue.Find(ctx, account, id)
+		created, closed, err := h.catalogue.Find(ctx, p.Account, p.View, id)
 		if err != nil {
 			return nil, err
 		}
-		found, err := h.signals.SignalByID(ctx, account, id, created, closed)
+		found, err := h.signals.SignalByID(ctx, p.Account, id, created, closed)
 		if err == nil || attempt > 0 || signal.KindOf(err) != signal.KindNotFound {
 			return found, err
 		}

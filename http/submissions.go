@@ -70,7 +70,7 @@ func (h *SubmissionHandlers) submit(c *call) error {
 	if err := c.faults.Err(); err != nil {
 		return err
 	}
-	a, err := h.agents.known(c.r.Context(), c.principal.Account, c.vars["id"])
+	a, err := h.agents.known(c.r.Context(), &c.principal, c.vars["id"])
 	if err == nil && a.Account == "" {
 		_, err = ownID(c)
 	}
@@ -79,7 +79,7 @@ func (h *SubmissionHandlers) submit(c *call) error {
 	}
 	req, err := h.read(c, body, &a)
 	if err != nil { // another node may have changed the agent
-		now, unread := h.agents.named(c.r.Context(), c.principal.Account, c.vars["id"])
+		now, unread := h.agents.named(c.r.Context(), &c.principal, c.vars["id"])
 		if unread != nil {
 			return unread
 		}

@@ -73,7 +73,7 @@ func (all versions) names() []string {
 
 // Routes implements Resource.
 func (all versions) Routes() []*Route {
-	return []*Route{route("/v1/versions", methods{"GET": immediate(get("", all.list))})}
+	return []*Route{route("/v1/versions", methods{"GET": seen(immediate(get("", all.list)))})}
 }
 
 // list answers GET /v1/versions.

@@ -13,8 +13,8 @@ import (
 // Weather holds the weather signals. See catalogue.Catalogue.
 type Weather interface {
 	WeatherSignals(ctx context.Context, q catalogue.WeatherQuery) (items []signal.WeatherSignal, total int, err error)
-	// WeatherSignal returns one signal, or KindNotFound.
-	WeatherSignal(ctx context.Context, account signal.AccountID, id string) (signal.WeatherSignal, error)
+	// WeatherSignal returns one signal of a view, or KindNotFound.
+	WeatherSignal(ctx context.Context, account signal.AccountID, view *signal.View, id string) (signal.WeatherSignal, error)
 }
 
 // WeatherHandlers answer for weather signals.
@@ -27,9 +27,9 @@ func NewWeatherHandlers(weather Weather) *WeatherHandlers { return &WeatherHandl
 // Routes implements Resource.
 func (h *WeatherHandlers) Routes() []*Route {
 	return []*Route{
-		route("/v1/signals/weather", methods{"GET": immediate(get(signal.SignalsRead, h.list,
-			"region", "commodity", "severity", "limit", "offset", "since"))}),
-		route("/v1/signals/weather/{id}", methods{"GET": immediate(get(signal.SignalsRead, h.byID))}),
+		route("/v1/signals/weather", methods{"GET": seen(immediate(get(signal.SignalsRead, h.list,
+			"region", "commodity", "severity", "limit", "offset", "since")))}),
+		route("/v1/signals/weather/{id}", methods{"GET": seen(immediate(get(signal.SignalsRead, h.byID)))}),
 	}
 }
 
@@ -39,6 +39,7 @@ func (h *WeatherHandlers) list(c *call) error {
 	p := q.Page()
 	wanted := catalogue.WeatherQuery{
 		Account:   c.principal.Account,
+		View:      c.principal.View,
 		Region:    request.Option(q, "region", agent.Regions),
 		Commodity: request.Option(q, "commodity", agent.Commodities),
 		Severity:  request.Option(q, "severity", signal.Severities),
@@ -58,7 +59,7 @@ func (h *WeatherHandlers) list(c *call) error {
 
 // byID answers GET /v1/signals/weather/{id}.
 func (h *WeatherHandlers) byID(c *call) error {
-	w, err := h.weather.WeatherSignal(c.r.Context(), c.principal.Account, c.vars["id"])
+	w, err := h.weather.WeatherSignal(c.r.Context(), c.principal.Account, c.principal.View, c.vars["id"])
 	if err != nil {
 		return err
 	}

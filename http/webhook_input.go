@@ -249,7 +249,7 @@ func (r webhookReader) readFilter(c *call, o *request.Object) *signal.Filter {
 	if in.Has("agents") || in.Has("strategies") {
 		given = "of the account" // perhaps
 	}
-	agents, strategies, err := r.agents.filterNames(c.r.Context(), c.principal.Account, given)
+	agents, strategies, err := r.agents.filterNames(c.r.Context(), &c.principal, given)
 	if err != nil {
 		c.faults.Fail(err)
 	}

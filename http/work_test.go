@@ -61,7 +61,7 @@ func (f fakeWork) Audit(_ context.Context, account signal.AccountID) (audit.Resu
 	return f.audit(account)
 }
 
-func (f fakeWork) Summary(_ context.Context, account signal.AccountID,
+func (f fakeWork) Summary(_ context.Context, account signal.AccountID, _ *signal.View,
 	since time.Time) (scorecard.Summary, error) {
 	return call2(f.summary, scorecard.Summary{}, account, since)
 }

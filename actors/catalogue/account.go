@@ -40,11 +40,11 @@ func (a *account) create(p signal.Position, id [16]byte, l *signal.Listing, w *s
 		return fmt.Errorf("list signal %s: the account has more than %d strategies", signal.SignalIDFromBytes(id), maxPairs)
 	}
 	a.last = p
-	if w != nil {
-		a.weather.add(l, id, w)
-	}
 	v := row{id: id, entry: math.NaN(), conf: confUnits(l.Confidence), kind: number,
 		asset: a.assets.number(l.Asset, l.Entry == nil)} // content has no prices
+	if w != nil {
+		a.weather.add(l, id, w, number, a.assets.groupOf[v.asset])
+	}
 	if l.Entry != nil {
 		v.entry = *l.Entry
 	}
@@ -115,9 +115,9 @@ func (a *account) forget(ms int64) bool {
 	return left < a.rows.next
 }
 
-// find returns the positions of a signal's creation and closing, the latter zero while it
+// find returns the positions of the creation and the closing of a signal that a view has, the latter zero while it
 // is open.
-func (a *account) find(id signal.SignalID, notBefore int64) (created, closed signal.Position, ok bool) {
+func (a *account) find(id signal.SignalID, view *signal.View, notBefore int64) (created, closed signal.Position, ok bool) {
 	ulid, ok := signal.ULIDBytes(string(id))
 	if !ok {
 		return created, closed, false
@@ -125,7 +125,10 @@ func (a *account) find(id signal.SignalID, notBefore int64) (created, closed sig
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	n, ok := a.rows.find(ulid)
-	if !ok || a.rows.at(n).created.ms() <= notBefore {
+	if !ok {
+		return created, closed, false
+	}
+	if v := a.rows.at(n); v.created.ms() <= notBefore || !a.sees(view, v.kind, a.assets.groupOf[v.asset]) {
 		return created, closed, false
 	}
 	return a.rows.created(n), a.rows.closed(n), true
@@ -220,12 +223,9 @@ func (a *account) match(q *Query, from uint32) (matches, bool) {
 		return all{from, a.rows.next}, true
 	}
 	if a.index == nil {
-		return few(a.scan(f, nil, from)), true
+		return few(a.scan(f, a.sight(f.view), nil, from)), true
 	}
-	set := a.sets.get(f)
-	if set == nil {
-		set = a.compute(f)
-	}
+	set := a.set(f)
 	skip := 0
 	if from > 0 {
 		skip = int(set.Rank(from - 1))
@@ -233,14 +233,18 @@ func (a *account) match(q *Query, from uint32) (matches, bool) {
 	return some{set, skip, int(set.GetCardinality()) - skip}, true
 }
 
-// compute returns all rows that f selects, and caches them unless they are a set of the
+// set returns all rows that f selects, and caches them unless they are a set of the
 // index.
-func (a *account) compute(f filter) *roaring.Bitmap {
-	set, own := f.attributes(a.index, &a.pairs)
+func (a *account) set(f filter) *roaring.Bitmap {
+	if set := a.sets.get(f); set != nil {
+		return set
+	}
+	s := a.sight(f.view)
+	set, own := f.attributes(a.index, &a.pairs, s)
 	switch {
 	case f.minConfidence == 0:
 	case set != nil && set.GetCardinality() < scanBelow:
-		set, own = roaring.BitmapOf(a.scan(f, set, 0)...), true
+		set, own = roaring.BitmapOf(a.scan(f, s, set, 0)...), true
 	default:
 		confident, made := a.index.confident(&a.rows, f.minConfidence)
 		if set == nil {
@@ -250,18 +254,18 @@ func (a *account) compute(f filter) *roaring.Bitmap {
 		}
 	}
 	if own {
-		a.sets.put(f, set)
+		a.sets.put(f, s, set)
 	}
 	return set
 }
 
 // scan returns the rows with numbers from on that f selects, out of set, or out of all
 // rows if set is nil.
-func (a *account) scan(f filter, set *roaring.Bitmap, from uint32) []uint32 {
+func (a *account) scan(f filter, s *sight, set *roaring.Bitmap, from uint32) []uint32 {
 	var found []uint32
 	if set == nil {
 		for n := from; n < a.rows.next; n++ {
-			if f.selects(a, a.rows.at(n)) {
+			if f.selects(a, s, a.rows.at(n)) {
 				found = append(found, n)
 			}
 		}
@@ -280,6 +284,9 @@ func (a *account) scan(f filter, set *roaring.Bitmap, from uint32) []uint32 {
 // filter returns q as a filter, or false if it cannot match any signal.
 func (a *account) filter(q *Query) (filter, bool) {
 	f := filter{direction: q.Direction, status: q.Status, minConfidence: minConfUnits(q.MinConfidence)}
+	if !q.View.All() {
+		f.view = q.View
+	}
 	if q.Asset != "" {
 		f.byAsset = true
 		f.asset, f.subject = a.assets.group(a.assets.key(q.Asset, false)), a.assets.group(a.assets.key(q.Asset, true))
@@ -291,8 +298,10 @@ func (a *account) filter(q *Query) (filter, bool) {
 	return f, (f.agent == 0) == (q.Agent == "") && (f.strategy == 0) == (q.Strategy == "")
 }
 
-// counts returns the number of signals by agent, among the rows with numbers from on.
-func (a *account) counts(from uint32) map[signal.AgentID]Count {
+// counts returns the number of signals by agent that a view has, among the rows with numbers from on.
+func (a *account) counts(view *signal.View, from uint32) map[signal.AgentID]Count {
+	f, _ := a.filter(&Query{View: view})
+	s := a.sight(f.view)
 	counts := map[signal.AgentID]Count{}
 	add := func(pair, open, closed int) {
 		agent := a.pairs.list[pair].agent
@@ -301,16 +310,28 @@ func (a *account) counts(from uint32) map[signal.AgentID]Count {
 	}
 	first, next, each := from, a.rows.next, 1
 	if a.index != nil { // count all rows by the index, without those before from
+		var seen *roaring.Bitmap
+		if f.view != nil {
+			seen = a.set(f)
+		}
 		for n, set := range a.index.pair {
+			if !s.seesPair(n) {
+				continue
+			}
+			if seen != nil {
+				set = roaring.And(set, seen)
+			}
 			open := int(set.AndCardinality(a.index.open))
 			add(n, open, int(set.GetCardinality())-open)
 		}
 		first, next, each = a.rows.first, from, -1
 	}
 	for n := first; n < next; n++ {
-		if v := a.rows.at(n); v.closed == 0 {
+		switch v := a.rows.at(n); {
+		case !s.sees(v.kind, a.assets.groupOf[v.asset]):
+		case v.closed == 0:
 			add(v.kind.pair(), each, 0)
-		} else {
+		default:
 			add(v.kind.pair(), 0, each)
 		}
 	}

@@ -79,6 +79,39 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
+// What views cost, when their set is cached and when it is not.
+func BenchmarkListOfViews(b *testing.B) {
+	c, _ := million(b, builtIn())
+	a, none := c.partitions.list[0].accounts[acc], signal.Names{}
+	var assets []string
+	for i := range signal.MaxViewNames {
+		assets = append(assets, string([]byte{'A', byte('A' + i/10), byte('A' + i%10)}))
+	}
+	for name, v := range map[string]*signal.View{
+		"none": nil, "everything": signal.NewView(none, none, none), "agent": signal.NewView(signal.NamesOf("trading"), none, none),
+		"asset": signal.NewView(none, signal.NamesOf("AAA"), none), "100 assets": signal.NewView(none, signal.NamesOf(assets...), none),
+		"all": signal.NewView(signal.NamesOf("trading", "seo"), signal.NamesOf(assets...), signal.NamesOf("momentum", "breakout")),
+	} {
+		q := Query{Account: acc, View: v, Direction: signal.Long, Limit: 25}
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				c.List(b.Context(), q)
+			}
+		})
+		b.Run(name+" that is not cached", func(b *testing.B) {
+			for b.Loop() {
+				a.sets.kept = nil
+				c.List(b.Context(), q)
+			}
+		})
+		b.Run(name+", counts", func(b *testing.B) {
+			for b.Loop() {
+				c.Counts(b.Context(), acc, v)
+			}
+		})
+	}
+}
+
 // Many strategies: the most that an account may have at once.
 func BenchmarkListOfOwnAgents(b *testing.B) {
 	pairs := builtIn()
@@ -113,7 +146,7 @@ func BenchmarkListOfOwnAgents(b *testing.B) {
 	}
 	b.Run("counts", func(b *testing.B) {
 		for b.Loop() {
-			c.Counts(b.Context(), acc)
+			c.Counts(b.Context(), acc, nil)
 		}
 	})
 }

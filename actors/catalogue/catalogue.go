@@ -116,8 +116,8 @@ func (c *Catalogue) Locations(ctx context.Context, q Query, before signal.Locati
 }
 
 // Find returns the positions of a signal's creation and closing; the latter is zero while
-// it is open. It fails with KindNotFound if the account has no such signal.
-func (c *Catalogue) Find(ctx context.Context, id signal.AccountID, s signal.SignalID) (
+// it is open. It fails with KindNotFound if the view of the account has no such signal.
+func (c *Catalogue) Find(ctx context.Context, id signal.AccountID, view *signal.View, s signal.SignalID) (
 	created, closed signal.Position, err error) {
 	a, err := c.account(ctx, id)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c *Catalogue) Find(ctx context.Context, id signal.AccountID, s signal.Sign
 	}
 	if a != nil {
 		var ok bool
-		if created, closed, ok = a.find(s, c.oldest()); ok {
+		if created, closed, ok = a.find(s, view, c.oldest()); ok {
 			return created, closed, nil
 		}
 	}
@@ -273,23 +273,27 @@ func (c *Catalogue) page(a *account, q Query) ([]signal.Listing, int) {
 // Count is how many signals of an agent are listed.
 type Count struct{ Open, Closed int }
 
-// Counts returns the number of listed signals by agent, as the totals of lists are. An agent
+// Counts returns the number of listed signals of a view by agent, as the totals of lists are. An agent
 // without signals may be missing.
-func (c *Catalogue) Counts(ctx context.Context, id signal.AccountID) (map[signal.AgentID]Count, error) {
+func (c *Catalogue) Counts(ctx context.Context, id signal.AccountID, view *signal.View) (map[signal.AgentID]Count, error) {
 	a, err := c.account(ctx, id)
 	if err != nil || a == nil {
 		return nil, err
 	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	return a.counts(a.rows.after(c.oldest())), nil
+	return a.counts(view, a.rows.after(c.oldest())), nil
 }
 
 // SuggestAssets returns the assets that a name in a filter of the account looks like, the nearest first,
 // if neither an asset nor a signal of the account has that name. The result is empty if the filter may
 // have the name: signals with it may come, such as those of a subject of content. So it is while the
-// lists cannot be read.
-func (c *Catalogue) SuggestAssets(ctx context.Context, id signal.AccountID, name string) []string {
+// lists cannot be read, and for a view of some assets, in which any other name selects nothing: whether an asset
+// exists that it does not have must not show.
+func (c *Catalogue) SuggestAssets(ctx context.Context, id signal.AccountID, view *signal.View, name string) []string {
+	if view != nil && !view.Assets.All() {
+		return nil
+	}
 	near := c.suggest(ctx, name)
 	if len(near) == 0 {
 		return nil
@@ -301,7 +305,8 @@ func (c *Catalogue) SuggestAssets(ctx context.Context, id signal.AccountID, name
 	if a != nil {
 		a.mu.RLock()
 		defer a.mu.RUnlock()
-		if _, known := a.filter(&Query{Asset: name}); known {
+		m, ok := a.match(&Query{View: view, Asset: name}, a.rows.after(c.oldest()))
+		if ok && m.total() > 0 {
 			return nil
 		}
 	}
@@ -317,13 +322,14 @@ func (c *Catalogue) WeatherSignals(ctx context.Context, q WeatherQuery) ([]signa
 	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	items, total := a.weather.page(&q, c.oldest())
+	items, total := a.weather.page(&q, a.sight(q.View), c.oldest())
 	return items, total, nil
 }
 
 // WeatherSignal returns a Weather signal by its identifier. It fails with KindNotFound if
-// the account has no such signal.
-func (c *Catalogue) WeatherSignal(ctx context.Context, account signal.AccountID, id string) (signal.WeatherSignal, error) {
+// the view of the account has no such signal.
+func (c *Catalogue) WeatherSignal(ctx context.Context, account signal.AccountID, view *signal.View, id string) (
+	signal.WeatherSignal, error) {
 	a, err := c.account(ctx, account)
 	if err != nil {
 		return signal.WeatherSignal{}, err
@@ -336,7 +342,7 @@ func (c *Catalogue) WeatherSignal(ctx context.Context, account signal.AccountID,
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	v := a.weather.byID[ulid]
-	if v == nil || v.created <= c.oldest() {
+	if v == nil || v.created <= c.oldest() || !a.sees(view, v.kind, v.group) {
 		return signal.WeatherSignal{}, signal.NotFound("weather signal")
 	}
 	return v.signal(), nil

@@ -193,7 +193,7 @@ func sameAsset(filter string, s signal.Listing) bool {
 func (m *model) list(q Query) ([]signal.Listing, int) {
 	found := []signal.Listing{}
 	for _, s := range m.signals {
-		if (q.Asset == "" || sameAsset(q.Asset, s)) && (q.Strategy == "" || q.Strategy == s.Strategy) &&
+		if sees(q.View, s) && (q.Asset == "" || sameAsset(q.Asset, s)) && (q.Strategy == "" || q.Strategy == s.Strategy) &&
 			(q.Agent == "" || q.Agent == s.Agent) && (q.Direction == "" || q.Direction == s.Direction) &&
 			(q.Status == "" || q.Status == s.Status) && s.Confidence >= q.MinConfidence &&
 			(q.Since.IsZero() || s.CreatedAt.After(q.Since)) {
@@ -215,7 +215,7 @@ func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values)
 
 func randomQuery(r *rand.Rand, m *model) Query {
 	assets := []string{"", "", "", "bTc", "btcusdt", "ETH", "SOL", "Standing Desk", "ÄPFEL", "Gold", "xauusd", "none"}
-	q := Query{Account: acc, Limit: 1 + r.IntN(100), Offset: pick(r, 0, 0, r.IntN(50), r.IntN(len(m.signals)+5)),
+	q := Query{Account: acc, View: pick(r, nil, nil, randomView(r)), Limit: 1 + r.IntN(100), Offset: pick(r, 0, 0, r.IntN(50), r.IntN(len(m.signals)+5)),
 		Asset:     pick(r, assets...),
 		Strategy:  pick(r, "", "", "", "momentum", "breakout", "blog_post", "alpha", "own", "none"),
 		Agent:     pick(r, signal.AgentID(""), "", "", "trading", "weather", "own", "momentum", "texts", "alpha", "none"),
@@ -260,6 +260,9 @@ func TestEveryQueryEqualsAPlainScan(t *testing.T) {
 				{Account: acc, Limit: 30, Agent: "own", Strategy: "momentum"},
 				{Account: acc, Limit: 30, Strategy: "alpha"},
 				{Account: acc, Limit: 30, Asset: "eth", MinConfidence: .9},
+				{Account: acc, Limit: 30, View: signal.NewView(signal.Names{}, signal.NamesOf("btc", "STANDING desk"), signal.Names{})},
+				{Account: acc, Limit: 30, Direction: signal.Short,
+					View: signal.NewView(signal.NamesOf("own", "texts"), signal.Names{}, signal.NamesOf("alpha", "blog_post"))},
 			}
 			for chunk := range slices.Chunk(events[count/2:], 1000) {
 				for _, q := range repeated {
@@ -292,8 +295,13 @@ func TestEveryQueryEqualsAPlainScan(t *testing.T) {
 					t.Fatalf("page of %+v (-want +got):\n%s", q, diff)
 				}
 			}
+			view := randomView(r)
 			for i, s := range m.signals {
-				created, closed, err := c.Find(t.Context(), acc, s.ID)
+				if _, _, err := c.Find(t.Context(), acc, view, s.ID); (err == nil) != sees(view, s) ||
+					err != nil && signal.KindOf(err) != signal.KindNotFound {
+					t.Fatalf("Find(%s) by %s: %v", s.ID, view, err)
+				}
+				created, closed, err := c.Find(t.Context(), acc, nil, s.ID)
 				if err != nil || created != m.places[i] || closed.IsZero() != (s.Status == signal.Open) {
 					t.Fatalf("Find(%s) = %v, %v, %v; want created %v, status %s",
 						s.ID, created, closed, err, m.places[i], s.Status)
@@ -313,7 +321,7 @@ func TestSequenceNumbersThatDoNotFitARow(t *testing.T) {
 	created := signal.Position{MS: now.UnixMilli(), Seq: 70_000}
 	closed := signal.Position{MS: now.UnixMilli(), Seq: 1 << 40}
 	c.Publish(0, []signal.Event{eventOf(created, signal.SignalCreated, &l), eventOf(closed, signal.SignalClosed, &l)})
-	gotCreated, gotClosed, err := c.Find(t.Context(), acc, l.ID)
+	gotCreated, gotClosed, err := c.Find(t.Context(), acc, nil, l.ID)
 	if err != nil || gotCreated != created || gotClosed != closed {
 		t.Errorf("Find = %v, %v, %v; want %v, %v", gotCreated, gotClosed, err, created, closed)
 	}
@@ -433,7 +441,7 @@ func TestFindOfMissingSignals(t *testing.T) {
 		"impossible id":   {acc, "sig_nonsense"},
 		"another account": {"acc_01M7YQ1WTVKN9DZNWV9NV456V2", events[0].Listing.ID},
 	} {
-		if _, _, err := c.Find(t.Context(), q.account, q.id); signal.KindOf(err) != signal.KindNotFound {
+		if _, _, err := c.Find(t.Context(), q.account, nil, q.id); signal.KindOf(err) != signal.KindNotFound {
 			t.Errorf("%s: got %v, want not found", name, err)
 		}
 	}
@@ -495,7 +503,7 @@ func TestRetentionCutsListsToTheMillisecond(t *testing.T) {
 		if err != nil || total != wantTotal || cmp.Diff(want, got) != "" {
 			t.Errorf("trimmed %v: total %d, want %d, %v", trimmed, total, wantTotal, err)
 		}
-		if _, _, err := c.Find(t.Context(), acc, m.signals[0].ID); signal.KindOf(err) != signal.KindNotFound {
+		if _, _, err := c.Find(t.Context(), acc, nil, m.signals[0].ID); signal.KindOf(err) != signal.KindNotFound {
 			t.Errorf("trimmed %v: a signal past retention is found: %v", trimmed, err)
 		}
 		c.Trim()

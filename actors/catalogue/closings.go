@@ -19,7 +19,7 @@ type closings struct {
 func (c *Catalogue) AwaitClosing(ctx context.Context, account signal.AccountID, id signal.SignalID) error {
 	closed := c.closings.add(id)
 	defer c.closings.remove(id, closed)
-	if _, at, err := c.Find(ctx, account, id); err != nil || !at.IsZero() {
+	if _, at, err := c.Find(ctx, account, nil, id); err != nil || !at.IsZero() {
 		return err
 	}
 	select {

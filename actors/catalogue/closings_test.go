@@ -34,7 +34,7 @@ func TestAwaitClosing(t *testing.T) {
 		for range cap(woken) {
 			go func() {
 				err := c.AwaitClosing(t.Context(), acc, open.ID)
-				_, at, err2 := c.Find(t.Context(), acc, open.ID)
+				_, at, err2 := c.Find(t.Context(), acc, nil, open.ID)
 				woken <- err == nil && err2 == nil && !at.IsZero()
 			}()
 		}

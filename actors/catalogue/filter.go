@@ -11,7 +11,8 @@ import (
 // Query selects signals. A zero member does not filter.
 type Query struct {
 	Account       signal.AccountID
-	Asset         string // by any of its spellings, ignoring ASCII case
+	View          *signal.View // what the caller sees of the account
+	Asset         string       // by any of its spellings, ignoring ASCII case
 	Strategy      string
 	Agent         signal.AgentID
 	Direction     signal.Direction
@@ -24,7 +25,8 @@ type Query struct {
 
 // filter is a Query without its time and page, in the representation of rows.
 type filter struct {
-	agent         uint16 // codes of pairs; 0 selects all
+	view          *signal.View // nil if it sees everything
+	agent         uint16       // codes of pairs; 0 selects all
 	strategy      uint16
 	byAsset       bool
 	asset         uint32 // if byAsset: group of spellings of an asset with prices, or noGroup
@@ -36,12 +38,12 @@ type filter struct {
 
 // any reports whether f selects every row.
 func (f filter) any() bool {
-	return !f.byPair() && !f.byAsset && f.direction == "" && f.status == "" && f.minConfidence == 0
+	return f.view == nil && !f.byPair() && !f.byAsset && f.direction == "" && f.status == "" && f.minConfidence == 0
 }
 
-// selects reports whether f selects v.
-func (f filter) selects(a *account, v *row) bool {
-	return v.conf >= f.minConfidence &&
+// selects reports whether f selects v. s is the sight of the view of f.
+func (f filter) selects(a *account, s *sight, v *row) bool {
+	return v.conf >= f.minConfidence && s.sees(v.kind, a.assets.groupOf[v.asset]) &&
 		(!f.byPair() || f.hasPair(&a.pairs.list[v.kind.pair()])) &&
 		(!f.byAsset || f.has(a.assets.groupOf[v.asset])) &&
 		(f.direction == "" || f.direction == v.kind.direction()) &&
@@ -59,26 +61,9 @@ func (f filter) hasPair(p *pair) bool {
 // has reports whether a filter by asset selects the rows of a group.
 func (f filter) has(group uint32) bool { return group == f.asset || group == f.subject }
 
-// byGroup returns the rows of the groups that f selects; own is as for attributes.
-func (f filter) byGroup(x *index) (set *roaring.Bitmap, own bool) {
-	for _, g := range [...]uint32{f.asset, f.subject} {
-		switch {
-		case uint64(g) >= uint64(len(x.asset)): // noGroup, or dropped before the index was made
-		case set == nil:
-			set = x.asset[g]
-		default:
-			set, own = roaring.Or(set, x.asset[g]), true
-		}
-	}
-	if set == nil {
-		return roaring.New(), true
-	}
-	return set, own
-}
-
 // attributes returns the rows that match f apart from its confidence, or nil if f has no
-// other condition. If own is false, the set is part of the index and must not be changed.
-func (f filter) attributes(x *index, p *pairs) (set *roaring.Bitmap, own bool) {
+// other condition. If own is false, the set is part of the index and must not be changed. s is the sight of the view of f.
+func (f filter) attributes(x *index, p *pairs, s *sight) (set *roaring.Bitmap, own bool) {
 	and := func(other *roaring.Bitmap) {
 		if set == nil {
 			set = other
@@ -92,22 +77,31 @@ func (f filter) attributes(x *index, p *pairs) (set *roaring.Bitmap, own bool) {
 		}
 		set, own = roaring.AndNot(set, other), true
 	}
-	if f.byAsset {
-		set, own = f.byGroup(x)
+	andAny := func(of []*roaring.Bitmap) {
+		if len(of) == 1 {
+			and(of[0])
+		} else {
+			and(roaring.FastOr(of...))
+			own = true
+		}
 	}
-	if f.byPair() {
+	if f.byAsset || s != nil && !s.allGroups {
 		var wanted []*roaring.Bitmap
-		for n, of := range x.pair {
-			if f.hasPair(&p.list[n]) {
+		for n, of := range x.asset {
+			if (!f.byAsset || f.has(uint32(n))) && s.seesGroup(uint32(n)) {
 				wanted = append(wanted, of)
 			}
 		}
-		if len(wanted) == 1 {
-			and(wanted[0])
-		} else {
-			and(roaring.FastOr(wanted...))
-			own = true
+		andAny(wanted)
+	}
+	if f.byPair() || s != nil && !s.allPairs {
+		var wanted []*roaring.Bitmap
+		for n, of := range x.pair {
+			if f.hasPair(&p.list[n]) && s.seesPair(n) {
+				wanted = append(wanted, of)
+			}
 		}
+		andAny(wanted)
 	}
 	switch f.direction {
 	case signal.Short:

@@ -18,7 +18,7 @@ func TestCountsAreTheTotalsOfLists(t *testing.T) {
 			m, events := history(rand.New(rand.NewPCG(5, uint64(count))), count, start)
 			log := &fakeLog{events: events}
 			c := New(log, log, 1, options(start))
-			counts, err := c.Counts(t.Context(), acc)
+			counts, err := c.Counts(t.Context(), acc, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -29,11 +29,11 @@ func TestCountsAreTheTotalsOfLists(t *testing.T) {
 					t.Errorf("%s: %+v, want %d and %d", agent, got, open, closed)
 				}
 			}
-			if counts, err := c.Counts(t.Context(), "acc_other"); len(counts) != 0 || err != nil {
+			if counts, err := c.Counts(t.Context(), "acc_other", nil); len(counts) != 0 || err != nil {
 				t.Errorf("of another account: %v, %v", counts, err)
 			}
 			c.expire(start)
-			if counts, _ := c.Counts(t.Context(), acc); counts["trading"] != (Count{}) {
+			if counts, _ := c.Counts(t.Context(), acc, nil); counts["trading"] != (Count{}) {
 				t.Errorf("after the retention: %+v", counts)
 			}
 		})
@@ -64,15 +64,15 @@ func TestSuggestAssetsForFilters(t *testing.T) {
 		"sol": false, "gold": false, "XAUUSD": false, "btcusdt": false, // of signals with prices
 		"Standing Desk": false, "standing desks": true, // a subject of content
 	} {
-		if got := c.SuggestAssets(t.Context(), acc, name); (len(got) > 0) != refused {
+		if got := c.SuggestAssets(t.Context(), acc, nil, name); (len(got) > 0) != refused {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
-	if got := c.SuggestAssets(t.Context(), "acc_other", "standing desk"); len(got) != 1 {
+	if got := c.SuggestAssets(t.Context(), "acc_other", nil, "standing desk"); len(got) != 1 {
 		t.Errorf("the subject of another account: %q", got)
 	}
 	log.headErr = signal.Unavailable(nil)
-	if got := c.SuggestAssets(t.Context(), acc, "BTCC"); got != nil {
+	if got := c.SuggestAssets(t.Context(), acc, nil, "BTCC"); got != nil {
 		t.Errorf("without lists: %q", got)
 	}
 }

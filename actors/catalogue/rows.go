@@ -266,6 +266,7 @@ type assets struct {
 	numbers   map[spelt]uint32
 	groups    map[string]uint32 // key: number of its group
 	groupOf   []uint32          // by spelling
+	names     []string          // by group: its key as views compare it
 }
 
 // spelt is an asset as spelled by a signal, or a subject of content, which differs from an
@@ -291,16 +292,20 @@ func (a *assets) number(text string, content bool) uint32 {
 	if !ok {
 		g = uint32(len(a.groups))
 		a.groups[key] = g
+		a.names = append(a.names, strings.TrimPrefix(key, subjectKey))
 	}
 	a.groupOf = append(a.groupOf, g)
 	return n
 }
 
+// subjectKey begins the keys of subjects of content: assets have no control characters.
+const subjectKey = "\x00"
+
 // key returns the key by which the signals of an asset are found, ignoring ASCII case:
 // its catalogue name, or for content the subject itself. The two never coincide.
 func (a *assets) key(asset string, content bool) string {
 	if content {
-		return "\x00" + spelling.Fold(asset) // assets have no control characters
+		return subjectKey + spelling.Fold(asset)
 	}
 	return spelling.Fold(a.name(asset))
 }

@@ -20,6 +20,7 @@ type sets struct {
 
 type keptSet struct {
 	filter filter
+	sight  *sight // of its view
 	rows   *roaring.Bitmap
 }
 
@@ -38,9 +39,9 @@ func (s *sets) get(f filter) *roaring.Bitmap {
 	return found.rows
 }
 
-// put caches rows as those that f selects, unless another reader has done so. The set
-// belongs to s afterwards.
-func (s *sets) put(f filter, rows *roaring.Bitmap) {
+// put caches rows as those that f selects, unless another reader has done so. The set and the sight
+// belong to s afterwards.
+func (s *sets) put(f filter, of *sight, rows *roaring.Bitmap) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if slices.ContainsFunc(s.kept, func(k keptSet) bool { return k.filter == f }) {
@@ -49,14 +50,15 @@ func (s *sets) put(f filter, rows *roaring.Bitmap) {
 	if len(s.kept) == keptSets {
 		s.kept = s.kept[:keptSets-1]
 	}
-	s.kept = slices.Insert(s.kept, 0, keptSet{f, rows})
+	s.kept = slices.Insert(s.kept, 0, keptSet{f, of, rows})
 }
 
 // update adds row n to the sets that select it and removes it from the others. The caller
 // holds the account's lock for writing.
 func (s *sets) update(a *account, n uint32, v *row) {
 	for _, k := range s.kept {
-		if k.filter.selects(a, v) {
+		k.sight.grow(a, k.filter.view)
+		if k.filter.selects(a, k.sight, v) {
 			k.rows.Add(n)
 		} else {
 			k.rows.Remove(n)

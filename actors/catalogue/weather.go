@@ -11,6 +11,7 @@ import (
 // WeatherQuery selects Weather signals. A zero member does not filter.
 type WeatherQuery struct {
 	Account                     signal.AccountID
+	View                        *signal.View // what the caller sees of the account
 	Region, Commodity, Severity string
 	Since                       time.Time // exclusive
 	Limit, Offset               int       // 1 or more, 0 or more
@@ -24,6 +25,8 @@ type weatherRow struct {
 	initial    float64
 	direction  signal.Direction
 	outlook    *signal.Outlook
+	kind       kind   // of its row, without the direction
+	group      uint32 // of its asset
 }
 
 // weatherRows holds an account's Weather signals by creation and then identifier, the
@@ -34,7 +37,7 @@ type weatherRows struct {
 }
 
 // add adds a Weather signal, unless it is a repetition.
-func (w *weatherRows) add(l *signal.Listing, id [16]byte, o *signal.Outlook) {
+func (w *weatherRows) add(l *signal.Listing, id [16]byte, o *signal.Outlook, of kind, group uint32) {
 	if w.byID[id] != nil {
 		return
 	}
@@ -48,6 +51,8 @@ func (w *weatherRows) add(l *signal.Listing, id [16]byte, o *signal.Outlook) {
 		initial:    signal.RoundConfidence(l.Confidence),
 		direction:  l.Direction,
 		outlook:    o,
+		kind:       of,
+		group:      group,
 	}
 	w.byID[id] = v
 	at := len(w.list)
@@ -72,13 +77,13 @@ func (w *weatherRows) forget(ms int64) {
 }
 
 // page returns the page of q and the number of matches, among the signals created after
-// notBefore.
-func (w *weatherRows) page(q *WeatherQuery, notBefore int64) ([]signal.WeatherSignal, int) {
+// notBefore. s is the sight of the view of q.
+func (w *weatherRows) page(q *WeatherQuery, s *sight, notBefore int64) ([]signal.WeatherSignal, int) {
 	items, total := []signal.WeatherSignal{}, 0
 	after := max(notBefore, unixMilli(q.Since))
 	for i := len(w.list) - 1; i >= 0 && w.list[i].created > after; i-- {
 		v := w.list[i]
-		if !v.matches(q) {
+		if !v.matches(q) || !s.sees(v.kind, v.group) {
 			continue
 		}
 		if total >= q.Offset && len(items) < q.Limit {

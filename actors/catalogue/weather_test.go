@@ -122,7 +122,7 @@ func TestWeatherListsEqualAPlainList(t *testing.T) {
 			}
 		}
 		one := all[r.IntN(len(all))]
-		got, err := c.WeatherSignal(t.Context(), acc, string(one.ID))
+		got, err := c.WeatherSignal(t.Context(), acc, nil, string(one.ID))
 		if diff := cmp.Diff(one, got); err != nil || diff != "" {
 			t.Errorf("%s: one (-want +got):\n%s%v", name, diff, err)
 		}
@@ -155,7 +155,7 @@ func TestMissingWeatherSignals(t *testing.T) {
 		"another agent's":   {acc, trading},
 		"lower case":        {acc, strings.ToLower(id)},
 	} {
-		w, err := c.WeatherSignal(t.Context(), missing.account, missing.id)
+		w, err := c.WeatherSignal(t.Context(), missing.account, nil, missing.id)
 		if signal.KindOf(err) != signal.KindNotFound {
 			t.Errorf("%s: %+v, %v", name, w, err)
 		}
@@ -164,7 +164,7 @@ func TestMissingWeatherSignals(t *testing.T) {
 		t.Errorf("total %d, %v", total, err)
 	}
 	clock = now.Add(2 * time.Hour)
-	if _, err := c.WeatherSignal(t.Context(), acc, id); signal.KindOf(err) != signal.KindNotFound {
+	if _, err := c.WeatherSignal(t.Context(), acc, nil, id); signal.KindOf(err) != signal.KindNotFound {
 		t.Errorf("past retention: %v", err)
 	}
 	items, total, err := c.WeatherSignals(t.Context(), WeatherQuery{Account: acc, Limit: 10})

@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sort"
 	"sync"
 	"time"
 
@@ -99,6 +98,7 @@ func New(records Records, o Options) *Scorecards {
 // Query selects signals. A zero member does not filter.
 type Query struct {
 	Account   signal.AccountID
+	View      *signal.View // what the caller sees of the account
 	Agent     signal.AgentID
 	Strategy  string
 	Asset     string // by any of its spellings, ignoring ASCII case
@@ -303,8 +303,9 @@ type opened struct {
 
 // unpriced is a signal without prices of an account's agent.
 type unpriced struct {
-	agent   signal.AgentID
-	created int64
+	agent           signal.AgentID
+	strategy, asset string
+	created         int64
 }
 
 // entry is a closed signal.
@@ -412,7 +413,7 @@ func (a *account) readLeaves(ctx context.Context, records Records, id signal.Acc
 func (a *account) create(at signal.Position, s *signal.Signal, name func(string) string) {
 	if s.Levels == nil { // content has no result
 		if !s.Agent.BuiltIn() {
-			a.plain[s.ID] = unpriced{s.Agent, s.CreatedAt.UnixMilli()}
+			a.plain[s.ID] = unpriced{s.Agent, s.Strategy, s.Asset, s.CreatedAt.UnixMilli()}
 		}
 		return
 	}
@@ -465,12 +466,18 @@ func (a *account) forget(before int64) {
 	a.exits = slices.DeleteFunc(a.exits, func(t unpriced) bool { return t.created <= before })
 }
 
-// card computes the card of the signals that q selects.
-func (a *account) card(q Query) Card {
+// wanted reports, by their index, which groups q selects.
+func (a *account) wanted(q *Query) []bool {
 	wanted := make([]bool, len(a.groups))
 	for i := range a.groups {
-		wanted[i] = a.groups[i].fits(&q)
+		wanted[i] = a.groups[i].fits(q)
 	}
+	return wanted
+}
+
+// card computes the card of the signals that q selects.
+func (a *account) card(q Query) Card {
+	wanted := a.wanted(&q)
 	since := int64(0)
 	if !q.Since.IsZero() {
 		since = q.Since.UnixMilli()
@@ -562,48 +569,6 @@ func (r *Recorded) add(e *entry) {
 
 // fits reports whether q selects the group.
 func (g *group) fits(q *Query) bool {
-	return (q.Agent == "" || g.agent == q.Agent) && (q.Strategy == "" || g.strategy == q.Strategy) &&
+	return q.View.Sees(g.agent, g.groupKey.asset, g.strategy) && (q.Agent == "" || g.agent == q.Agent) && (q.Strategy == "" || g.strategy == q.Strategy) &&
 		(q.Asset == "" || g.groupKey.asset == spelling.Fold(q.Asset)) && (q.Timeframe == "" || g.timeframe == q.Timeframe)
-}
-
-// Summary counts the closed signals with prices of an account.
-type Summary struct {
-	// Reasons are those of all by agent. AgentExit also counts signals without prices.
-	Reasons map[signal.AgentID]backtest.Reasons
-	// Of those closed since a time: their number, how many were in profit before costs, and the
-	// sums of their results before and after costs.
-	Closed, Wins int
-	R, RNet      backtest.Figure
-}
-
-// Summary returns the summary of an account, including all signals that were closed before the
-// call. since bounds Closed, inclusive, and what follows it. The error is that of Records.
-func (c *Scorecards) Summary(ctx context.Context, id signal.AccountID, since time.Time) (s Summary, err error) {
-	err = c.current(ctx, id, func(a *account) { s = a.summary(since.UnixMilli()) })
-	return s, err
-}
-
-func (a *account) summary(since int64) Summary {
-	s := Summary{Reasons: map[signal.AgentID]backtest.Reasons{}}
-	for i := range a.closed {
-		agent := a.groups[a.closed[i].group].agent
-		r := s.Reasons[agent]
-		r.Add(a.closed[i].Reason)
-		s.Reasons[agent] = r
-	}
-	for _, t := range a.exits {
-		r := s.Reasons[t.agent]
-		r.AgentExit++
-		s.Reasons[t.agent] = r
-	}
-	first := sort.Search(len(a.closed), func(i int) bool { return a.closed[i].At >= since }) // by their end
-	for _, e := range a.closed[first:] {
-		s.Closed++
-		if e.R > 0 {
-			s.Wins++
-		}
-		s.R += backtest.Figure(e.R)
-		s.RNet += backtest.Figure(e.R - e.Cost)
-	}
-	return s
 }

@@ -629,7 +629,7 @@ func TestSummarySinceATime(t *testing.T) {
 	}
 	now := func() time.Time { return morning.Add(time.Hour) }
 	c := New(r, Options{Now: now, Cost: func(string) float64 { return .001 }})
-	got, err := c.Summary(t.Context(), account, ends[2])
+	got, err := c.Summary(t.Context(), account, nil, ends[2])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -647,12 +647,12 @@ func TestSummarySinceATime(t *testing.T) {
 		math.Abs(float64(got.R-got.RNet)-.6) > .01 {
 		t.Errorf("%+v", got)
 	}
-	if got, err := c.Summary(t.Context(), account, morning.Add(2*time.Hour)); err != nil || got.Closed != 0 ||
+	if got, err := c.Summary(t.Context(), account, nil, morning.Add(2*time.Hour)); err != nil || got.Closed != 0 ||
 		len(got.Reasons) != 2 {
 		t.Errorf("later: %+v, %v", got, err)
 	}
 	r.fail = errors.New("away")
-	if _, err := New(r, Options{}).Summary(t.Context(), account, morning); !errors.Is(err, r.fail) {
+	if _, err := New(r, Options{}).Summary(t.Context(), account, nil, morning); !errors.Is(err, r.fail) {
 		t.Errorf("a failed read: %v", err)
 	}
 }

@@ -131,7 +131,7 @@ func TestTextsThatTheirAgentEnded(t *testing.T) {
 	now := clock()
 	c := New(r, Options{Now: func() time.Time { return now }, Retention: 48 * time.Hour})
 	for _, want := range []int{2, 1, 0} {
-		s, err := c.Summary(t.Context(), "acc_1", morning)
+		s, err := c.Summary(t.Context(), "acc_1", nil, morning)
 		if err != nil || s.Reasons["my_texts"] != (backtest.Reasons{AgentExit: want}) || s.Closed != 0 {
 			t.Errorf("%+v, %v", s, err)
 		}

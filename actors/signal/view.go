@@ -125,9 +125,34 @@ func ParseView(text string) (*View, error) {
 // String returns the view as JSON. Equal views have equal texts.
 func (v *View) String() string { return v.id }
 
+// All reports whether v sees everything, as a nil view does.
+func (v *View) All() bool {
+	return v == nil || v.Agents.All() && v.Assets.All() && v.Strategies.All()
+}
+
 // Sees reports whether v has the signals of an agent and one of its strategies about an asset.
 func (v *View) Sees(agent AgentID, asset, strategy string) bool {
-	return v == nil || v.Agents.Has(string(agent)) && v.Strategies.Has(strategy) && v.SeesAsset(asset)
+	return v.SeesStrategy(agent, strategy) && v.SeesAsset(asset)
+}
+
+// SeesStrategy reports whether v has a strategy of an agent.
+func (v *View) SeesStrategy(agent AgentID, strategy string) bool {
+	return v == nil || v.Agents.Has(string(agent)) && v.Strategies.Has(strategy)
+}
+
+// Agent returns what v shows of an agent: its strategies that v has, and nothing of how it is run. It is false if v
+// has none of them. A nil view shows the agent as it is.
+func (v *View) Agent(a Agent) (Agent, bool) {
+	if v == nil {
+		return a, true
+	}
+	seen := Agent{ID: a.ID, Account: a.Account, Name: a.Name, Category: a.Category, Description: a.Description, Status: a.Status}
+	for _, s := range a.Strategies {
+		if v.SeesStrategy(a.ID, s) {
+			seen.Strategies = append(seen.Strategies, s)
+		}
+	}
+	return seen, len(seen.Strategies) > 0
 }
 
 // SeesAsset reports whether v has the asset, or the subject of content.

@@ -149,8 +149,10 @@ func (s *Store) Change(
 	})
 }
 
-// Names returns the ids and the strategies of all agents that an account has or had: its signals may have them.
-func (s *Store) Names(ctx context.Context, account signal.AccountID) (ids []signal.AgentID, strategies []string, err error) {
+// Names returns the ids and the strategies that a view has of all agents that an account has or had: its signals may
+// have them.
+func (s *Store) Names(ctx context.Context, account signal.AccountID, view *signal.View) (
+	ids []signal.AgentID, strategies []string, err error) {
 	all, err := s.read(ctx, account)
 	if err != nil {
 		return nil, nil, err
@@ -160,7 +162,9 @@ func (s *Store) Names(ctx context.Context, account signal.AccountID) (ids []sign
 		if err := json.Unmarshal([]byte(text), &r); err != nil {
 			return nil, nil, fmt.Errorf("decode agent %s: %w", id, err)
 		}
-		ids, strategies = append(ids, id), append(strategies, r.Strategies...)
+		if a, ok := view.Agent(signal.Agent{ID: id, Strategies: r.Strategies}); ok {
+			ids, strategies = append(ids, a.ID), append(strategies, a.Strategies...)
+		}
 	}
 	slices.Sort(ids)
 	slices.Sort(strategies)

@@ -108,7 +108,7 @@ func TestIDsStayTaken(t *testing.T) {
 	if list, err := s.Agents(ctx, account); err != nil || len(list) != 0 {
 		t.Errorf("%v: %+v", err, list)
 	}
-	ids, strategies, err := s.Names(ctx, account)
+	ids, strategies, err := s.Names(ctx, account, nil)
 	if err != nil || !slices.Equal(ids, []signal.AgentID{"mine"}) || !slices.Equal(strategies, []string{"cross"}) {
 		t.Errorf("%v: names %v, %v", err, ids, strategies)
 	}

@@ -51,7 +51,7 @@ func (s *Service) Change(
 	tb testing.TB, account signal.AccountID, id string, kind signal.EventType, data string, f func(*signal.Signal),
 ) {
 	tb.Helper()
-	created, closed, err := s.Catalogue().Find(tb.Context(), account, signal.SignalID(id))
+	created, closed, err := s.Catalogue().Find(tb.Context(), account, nil, signal.SignalID(id))
 	if err != nil {
 		tb.Fatalf("find %s: %v", id, err)
 	}

@@ -104,7 +104,7 @@ func (s openSignals) Full(ctx context.Context, w *signal.Schedule, asset string)
 }
 
 func (s openSignals) signal(ctx context.Context, account signal.AccountID, id signal.SignalID) (*signal.Signal, error) {
-	created, closed, err := s.catalogue.Find(ctx, account, id)
+	created, closed, err := s.catalogue.Find(ctx, account, nil, id)
 	if err != nil {
 		return nil, err
 	}

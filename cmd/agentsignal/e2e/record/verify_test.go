@@ -211,7 +211,7 @@ func (w *witness) rewrite(change func(entry string) string) {
 // remove removes the entries of a signal from the signal log.
 func (w *witness) remove(id string) {
 	w.Helper()
-	created, closed, err := w.s.Catalogue().Find(w.Context(), w.id, signal.SignalID(id))
+	created, closed, err := w.s.Catalogue().Find(w.Context(), w.id, nil, signal.SignalID(id))
 	e2e.Must(w, err)
 	n, err := w.redis.Client().
 		XDel(w.Context(), w.s.Store().Client.SignalsKey(w.log), created.String(), closed.String()).
