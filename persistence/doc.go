@@ -93,6 +93,7 @@
 //	{auth}:session:SESSION        hash   a login                                        until its tokens expire
 //	{auth}:sessions:ACCOUNT       zset   sessions of an account by their end            as the account, at most 100
 //	{auth}:refresh:DIGEST         string the session of a refresh token's fixed part    as the session
+//	{auth}:slugs                  hash   slug -> the account that it was given to       for ever
 //	{auth}:lock:DIGEST            hash   failed logins and locks of an email            24 h after the last
 //	{auth}:confirm                string nothing: a write for a WAIT to wait for        a minute
 //	{auth}:ended                  stream the same events, for the caches of all nodes     the newest 1,000

@@ -45,6 +45,7 @@ func TestSeldomKeysAreCopied(t *testing.T) {
 	due := storetest.DueAt(hour, schedule)
 	seeds := c.RDB.Pipeline()
 	seeds.HSet(ctx, c.AccountKey(account), "email", "a@example.com")
+	seeds.HSet(ctx, c.SlugsKey(), "of-a-record", string(account), "of-no-record", "acc_deleted")
 	seeds.Set(ctx, c.EmailKey("a@example.com"), string(account), 0)
 	seeds.ZAdd(ctx, c.AccountsKey(), redis.Z{Score: 1, Member: string(account)})
 	seeds.HSet(ctx, c.APIKeyKey("digest"), "account", string(account), "created", "7", "id", "key_1", "name", "ann", "view", "{}")

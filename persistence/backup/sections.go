@@ -59,7 +59,7 @@ func toSorted(key keyFor, i int) func(context.Context, *target, fields) error {
 // sections returns all sections in the order in which they are saved, which matters: see the package comment.
 func sections() []section {
 	return []section{checkpoints, positions, settings, mails, partitions, events, signals, leaves, logEnds, outbox,
-		accounts, marketState, scanned, newSettings}
+		accounts, slugs, marketState, scanned, newSettings}
 }
 
 // records has the kinds of all sections.

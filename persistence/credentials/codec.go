@@ -35,6 +35,37 @@ func decodeAccount(id signal.AccountID, m map[string]string) (credential.Account
 	return a, p, nil
 }
 
+// encodePublication returns the fields and values that a publication adds to its account's record.
+func encodePublication(p credential.Publication) []any {
+	return []any{"slug", p.Slug, "title", p.Title, "published", flag(p.Enabled), "show_open", flag(p.ShowOpen)}
+}
+
+// publicationFields are those of an account's record that decodePublication reads.
+var publicationFields = []string{"v", "slug", "title", "published", "show_open"}
+
+// decodePublication reads a publication from the record of its account.
+func decodePublication(id signal.AccountID, m map[string]string) (credential.Publication, error) {
+	r := recordReader{fields: m}
+	r.version()
+	p := credential.Publication{Account: id}
+	if m["slug"] != "" {
+		p.Slug, p.Title = m["slug"], r.text("title")
+		p.Enabled, p.ShowOpen = r.number("published") == 1, r.number("show_open") == 1
+	}
+	if r.err != nil {
+		return credential.Publication{}, fmt.Errorf("decode publication of account %s: %w", id, r.err)
+	}
+	return p, nil
+}
+
+// flag returns 1 for true, since Redis stores no booleans.
+func flag(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // encodeSession returns fields and values of a session's record.
 func encodeSession(s credential.Session) []any {
 	return []any{"v", credentialVersion, "account", string(s.Account), "created", milliseconds(s.CreatedAt),

@@ -56,6 +56,9 @@ func TestCredentialRecordsRoundTrip(t *testing.T) {
 	if gotK, err := decodeKey(fieldsOf(keyRecord(k))); err != nil || gotK != k {
 		t.Errorf("reader: %v, %+v", err, gotK)
 	}
+	public := credential.Publication{Account: "acc_1", Slug: "slug", Title: "title", Enabled: true, ShowOpen: true}
+	gotPublic, err := decodePublication("acc_1", fieldsOf(append(encodeAccount(a, p), encodePublication(public)...)))
+	wantEqual(t, "publication", err, public, gotPublic)
 	for _, e := range []signal.Event{
 		{ID: "evt_1", Account: "acc_1", Type: signal.KeyRevoked, Subject: "key_1"},
 		{ID: "evt_1", Account: "acc_1", Type: signal.AccountDeleted},
@@ -88,6 +91,8 @@ func FuzzCredentialRecords(f *testing.F) {
 	at := time.UnixMilli(1795253400000)
 	for _, args := range [][]any{
 		encodeAccount(credential.Account{Email: "a", CreatedAt: at}, credential.Password{Hash: "h", Version: 1}),
+		append(encodeAccount(credential.Account{Email: "a", CreatedAt: at}, credential.Password{Hash: "h", Version: 1}),
+			encodePublication(credential.Publication{Slug: "s", Title: "t", Enabled: true})...),
 		encodeSession(newSession("acc_1", "ses_1", at, time.Hour)),
 		keyRecord(credential.APIKey{ID: "key_1", Account: "acc_1", Name: "n", Prefix: "p", CreatedAt: at}),
 		keyRecord(credential.APIKey{ID: "key_1", Account: "acc_1", Name: "n", Prefix: "p", CreatedAt: at, MaxConnections: 1,
@@ -118,6 +123,12 @@ func FuzzCredentialRecords(f *testing.F) {
 		if n, err := decodeSession("ses_1", m); err == nil {
 			if again, err := decodeSession("ses_1", fieldsOf(encodeSession(n))); err != nil || again != n {
 				t.Errorf("session reads back as %+v, %v", again, err)
+			}
+		}
+		if p, err := decodePublication("acc_1", m); err == nil && p.Slug != "" {
+			written := append(encodePublication(p), "v", credentialVersion)
+			if again, err := decodePublication("acc_1", fieldsOf(written)); err != nil || again != p {
+				t.Errorf("publication reads back as %+v, %v", again, err)
 			}
 		}
 		if k, err := decodeKey(m); err == nil {

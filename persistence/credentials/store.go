@@ -20,6 +20,7 @@ type Store struct {
 	*ReaderStore
 	*SessionStore
 	*LockStore
+	*PublicationStore
 	*Outbox
 	*EndedStream
 }
@@ -29,7 +30,8 @@ func New(c *redisclient.Client) *Store {
 	own := client{c}
 	keys, readers, sessions, outbox := &KeyStore{own}, &ReaderStore{own}, &SessionStore{own}, &Outbox{own}
 	accounts := &AccountStore{own, keys, readers, sessions, outbox}
-	return &Store{own, accounts, keys, readers, sessions, &LockStore{own}, outbox, &EndedStream{own}}
+	return &Store{own, accounts, keys, readers, sessions, &LockStore{own},
+		&PublicationStore{own}, outbox, &EndedStream{own}}
 }
 
 // client runs scripts that change credentials.

@@ -290,6 +290,9 @@ func (k Keys) SessionsOfKey(a signal.AccountID) string { return k.authKey("sessi
 // RefreshKey holds the session of a refresh token.
 func (k Keys) RefreshKey(tokenDigest string) string { return k.authKey("refresh:" + tokenDigest) }
 
+// SlugsKey holds the account that each slug of a public record was given to.
+func (k Keys) SlugsKey() string { return k.authKey("slugs") }
+
 // LockKey holds the failed logins and the locks of an email.
 func (k Keys) LockKey(emailDigest string) string { return k.authKey("lock:" + emailDigest) }
 

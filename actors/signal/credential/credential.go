@@ -133,3 +133,27 @@ func IsBase62(s string) bool {
 	}
 	return true
 }
+
+// Publication is how an account shows its record to everyone, under /r/ and the slug. The zero value is that of an account
+// that never did.
+type Publication struct {
+	Account  signal.AccountID
+	Slug     string
+	Title    string // for people
+	Enabled  bool
+	ShowOpen bool // open signals at once, and not only when they close
+}
+
+// IsSlug reports whether a public record may have the slug: 3 to 40 lower-case letters, digits and hyphens, of which the
+// first is a letter.
+func IsSlug(s string) bool {
+	if len(s) < 3 || len(s) > 40 || s[0] < 'a' || s[0] > 'z' {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
