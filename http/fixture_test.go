@@ -83,6 +83,7 @@ type fakes struct {
 	workFakes
 	scheduleFakes
 	recordFakes
+	publicationFakes
 }
 
 type (
@@ -461,6 +462,7 @@ func (f *fakes) resources(c *config) []signalhttp.Resource {
 		signalhttp.NewAccessHandlers(access, access, c.Registration),
 		signalhttp.NewKeyHandlers(access, signalhttp.NewReaderHandlers(signalhttp.ReaderOptions{Readers: &f.readers,
 			Connections: &f.readers, Agents: all, Assets: c.Assets, Suggester: signals, Now: c.Now}), c.Now),
+		signalhttp.NewPublicationHandlers(fakePublications{f}),
 		signalhttp.NewPageHandlers(),
 		signalhttp.ConsoleHandlers{},
 		signalhttp.NewMetricsHandlers(c.Gatherer),

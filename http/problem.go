@@ -47,6 +47,8 @@ var problemKinds = []problemKind{
 	{"name_taken", 409, "The name is taken",
 		"Another API key of the account has this name: revoke it first, or choose another name. Or the account has, or " +
 			"had, an agent with this id, which is never free again."},
+	{"slug_taken", 409, "The slug is taken",
+		"A public record has, or had, this slug, after which it is never free again. Choose another one."},
 	{"email_taken", 409, "The email is taken", "An account with this email exists."},
 	{"limit_reached", 409, "A limit is reached", "The account has as many resources of this kind as it may have."},
 	{"built_in", 409, "The agent belongs to the service", "Only agents of the account can be changed and submit signals."},
@@ -79,6 +81,8 @@ var problemKinds = []problemKind{
 	{"not_signed", 409, "No checkpoint has it yet",
 		"The creation of the signal is newer than the checkpoint of the proof. A checkpoint follows each leaf within seconds: " +
 			"ask again after the time in the header Retry-After, or with the size of a newer checkpoint."},
+	{"record_gone", 410, "The public record is gone",
+		"The account shows its record at another address, or was deleted. No other record ever gets the address."},
 	{"body_too_large", 413, "The body is too large", "A body may have at most 1 MiB, under /v1/auth 64 KiB."},
 	{"unsupported_media_type", 415, "The media type is not supported",
 		"Bodies must be JSON: Content-Type application/json, application/*+json or none, without a Content-Encoding."},

@@ -38,11 +38,12 @@ type sessionReader interface {
 	SessionByID(ctx context.Context, id signal.SessionID) (credential.Session, error)
 }
 
-// Authenticator authenticates callers.
+// Authenticator authenticates callers, and knows which records are public.
 type Authenticator struct {
 	store interface {
 		keyReader
 		sessionReader
+		publicationReader
 	}
 	jwt     *tokenIssuer
 	now     func() time.Time
@@ -51,6 +52,7 @@ type Authenticator struct {
 
 	keys     *cache[credential.Digest, keyState]
 	sessions *cache[signal.SessionID, sessionState]
+	records  *cache[string, published] // by slug
 	// tokens are the principals of access tokens with a valid signature. Each use checks
 	// whether the token has expired and whether its session has ended.
 	tokens  *bounded[credential.Digest, signal.Principal]
@@ -69,6 +71,7 @@ func newAuthenticator(store Store, jwt *tokenIssuer, o Options) *Authenticator {
 		metrics:  o.Metrics,
 		keys:     newCache[credential.Digest, keyState](o.Cached, o.Log, lookups),
 		sessions: newCache[signal.SessionID, sessionState](o.Cached, o.Log, lookups),
+		records:  newCache[string, published](o.Cached, o.Log, lookups),
 		tokens:   newBounded[credential.Digest, signal.Principal](o.Cached),
 		lookups:  lookups,
 	}
@@ -223,6 +226,7 @@ func (a *Authenticator) Forget(events []signal.Event) {
 		case signal.AccountDeleted:
 			a.keys.forgetIf(e.Account, func(keyState) bool { return true })
 			a.sessions.forgetIf(e.Account, func(sessionState) bool { return true })
+			a.forgetRecords(e.Account)
 		}
 	}
 	for account, ids := range revoked {
@@ -234,12 +238,14 @@ func (a *Authenticator) Forget(events []signal.Event) {
 func (a *Authenticator) ForgetAll() {
 	a.keys.forgetAll()
 	a.sessions.forgetAll()
+	a.records.forgetAll()
 }
 
 // prune frees the memory of what is no longer valid.
 func (a *Authenticator) prune() {
 	a.keys.prune()
 	a.sessions.prune()
+	a.records.prune()
 	now := a.now()
 	a.tokens.removeIf(func(p signal.Principal) bool { return !now.Before(p.ExpiresAt) })
 }

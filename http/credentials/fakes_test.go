@@ -194,14 +194,15 @@ func wantFields(t *testing.T, err error, want ...string) {
 type memory struct {
 	Store // nil: other methods must not be called
 
-	mu       sync.Mutex
-	keys     map[credential.Digest]credential.APIKey
-	sessions map[signal.SessionID]credential.Session
-	uses     []map[credential.Digest]time.Time
-	err      error
-	delay    time.Duration // before the record is read
-	after    time.Duration // between reading it and answering
-	lookups  int
+	mu          sync.Mutex
+	keys        map[credential.Digest]credential.APIKey
+	sessions    map[signal.SessionID]credential.Session
+	uses        []map[credential.Digest]time.Time
+	publication credential.Publication
+	err         error
+	delay       time.Duration // before the record is read
+	after       time.Duration // between reading it and answering
+	lookups     int
 	unsettled,
 	settled,
 	notified []signal.Event
@@ -261,6 +262,23 @@ func (m *memory) EndSession(_ context.Context, a signal.AccountID, id signal.Ses
 	defer m.mu.Unlock()
 	delete(m.sessions, id)
 	return []signal.Event{{Account: a, Type: signal.SessionEnded, Subject: string(id)}}, nil
+}
+
+func (m *memory) Publish(_ context.Context, p credential.Publication, _ int) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.publication = p
+	return nil
+}
+
+func (m *memory) PublicationBySlug(_ context.Context, slug string) (p credential.Publication, err error) {
+	if err := m.read(func() { p = m.publication }); err != nil {
+		return p, err
+	}
+	if p.Slug != slug {
+		return credential.Publication{}, signal.NotFound("record")
+	}
+	return p, nil
 }
 
 func (m *memory) NoteKeyUses(_ context.Context, uses map[credential.Digest]time.Time) error {

@@ -39,6 +39,8 @@ type Store interface {
 	readerStore
 	keyReader
 	sessionReader
+	publicationStore
+	publicationReader
 	outbox
 }
 
@@ -72,6 +74,7 @@ type Service struct {
 	Sessions      *Sessions
 	Keys          *Keys
 	Readers       *Readers
+	Publications  *Publications
 	Locks         *Locks
 
 	announcer *announcer
@@ -118,6 +121,7 @@ func New(store Store, events Log, keys []credential.NamedKey, o Options) *Servic
 		Sessions:      &Sessions{store, hashes, locks, jwt, announcer, audit, o},
 		Keys:          &Keys{store, announcer, audit, now},
 		Readers:       &Readers{store, announcer, audit, now, o.MaxReaders},
+		Publications:  &Publications{store, authenticator, audit},
 		Locks:         locks,
 		announcer:     announcer,
 		log:           log,

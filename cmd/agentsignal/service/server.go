@@ -83,6 +83,7 @@ func resources(e environment, n *node, p *parts, origins *signalhttp.Origins) []
 		signalhttp.NewAccessHandlers(p.credentials.Accounts, p.credentials.Sessions, c.Auth.Registration == "open"),
 		signalhttp.NewKeyHandlers(p.credentials.Keys, signalhttp.NewReaderHandlers(signalhttp.ReaderOptions{
 			Readers: p.credentials.Readers, Agents: agents, Assets: p.market.Assets, Suggester: p.catalogue, Now: now}), now),
+		signalhttp.NewPublicationHandlers(p.credentials.Publications),
 	}
 }
 

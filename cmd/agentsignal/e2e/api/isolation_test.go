@@ -83,6 +83,8 @@ var routeRules = map[string]struct{ who, ids, body string }{
 	"GET /v1/signals/export":            {"signals:read", "", ""},
 	"GET /v1/summary":                   {"signals:read", "", ""},
 	"GET /v1/account":                   {forAnyToken, "", ""},
+	"GET /v1/account/public":            {forSessions, "", ""},
+	"PUT /v1/account/public":            {forSessions, "", `{}`},
 	"GET /v1/versions":                  {forAnyToken, "", ""},
 	"GET /ws/dashboard":                 {forStreams, "", ""},
 	"GET /v1/ws/dashboard":              {forStreams, "", ""},
