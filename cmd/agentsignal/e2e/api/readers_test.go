@@ -3,9 +3,16 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/e2e"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 // wireReader is a reader in lists and, with its secret, as it is made.
@@ -86,4 +93,124 @@ func TestReadersAreMadeListedAndRevoked(t *testing.T) {
 		user.With(r.Secret).Get("/v1/signals").Fails(t, "invalid_token")
 	}
 	user.With(other.Secret).Get("/v1/signals").Ok(t)
+}
+
+// TestTenThousandReaders are made in 20 calls, and revoked in one while a stream of another key goes on. Then no more may be
+// made. The account is deleted with the last of them.
+func TestTenThousandReaders(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("it makes 10,000 keys twice")
+	}
+	s := e2e.Start(t, e2e.TestConfig(t, redistest.New(t).URL()))
+	user, tokens, _ := s.User(t)
+	live := user.With(user.Key("live", "").Secret).Dial()
+	var readers []wireReader
+	fill := func() {
+		t.Helper()
+		began := time.Now()
+		readers = nil
+		for i := range 20 {
+			readers = append(readers, makeReaders(user, fmt.Sprint("group", i%3), 500, `{"assets":["BTC","ETH"]}`)...)
+		}
+		t.Logf("10,000 readers in 20 calls: %v", time.Since(began))
+	}
+	fill()
+	for _, try := range []struct{ path, body string }{{"/v1/auth/api-key", `{"name":"more","view":{}}`},
+		{"/v1/auth/api-keys/batch", `{"name_prefix":"more","count":1,"view":{}}`}} {
+		user.Post(try.path, try.body).Fails(t, "limit_reached")
+	}
+	user.Key("another key", "")
+	page := listReaders(user, "&limit=100&offset=9900")
+	if page.Total != 10_000 || len(page.APIKeys) != 100 || page.APIKeys[99].ID != readers[0].ID {
+		t.Errorf("the last page of %d has %d, to %+v", page.Total, len(page.APIKeys), page.APIKeys[len(page.APIKeys)-1])
+	}
+	for _, r := range readers {
+		if _, err := s.Credentials().Authenticator.Authenticate(t.Context(), r.Secret); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	if got := user.Do(http.MethodDelete, "/v1/auth/api-keys?name_prefix=group", "").Ok(t).Body; got != `{"revoked":10000}` {
+		t.Errorf("revoked %s", got)
+	}
+	t.Logf("10,000 readers revoked: %v", time.Since(began))
+	for _, r := range readers {
+		if _, err := s.Credentials().Authenticator.Authenticate(t.Context(), r.Secret); err == nil {
+			t.Fatalf("%s is still valid", r.Name)
+		}
+	}
+	live.Ping()
+
+	fill()
+	began = time.Now()
+	if err := s.Credentials().Accounts.DeleteAccount(t.Context(), accountOf(t, s, tokens)); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("the account deleted with them: %v", time.Since(began))
+	live.Closes(4403)
+	for _, r := range readers {
+		if _, err := s.Credentials().Authenticator.Authenticate(t.Context(), r.Secret); err == nil {
+			t.Fatalf("%s is still valid", r.Name)
+		}
+	}
+}
+
+func accountOf(t *testing.T, s *e2e.Service, tokens e2e.Tokens) signal.AccountID {
+	t.Helper()
+	p, err := s.Credentials().Authenticator.Authenticate(t.Context(), tokens.Access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p.Account
+}
+
+// TestViewsOfRealNames have the spellings of the catalogues, and are refused with the name that was meant.
+func TestViewsOfRealNames(t *testing.T) {
+	t.Parallel()
+	s := e2e.Shared(t)
+	user, _, _ := s.User(t)
+	user.Post("/v1/agents", `{"id":"crosses","name":"Mine","category":"trading","strategies":["golden_cross"]}`).
+		Want(t, http.StatusCreated)
+	create := func(view string) e2e.Answer {
+		return user.Post("/v1/auth/api-key", fmt.Sprintf(`{"name":%q,"view":%s}`, signal.NewKeyID(), view))
+	}
+	unknown := make([]string, 100)
+	for i := range unknown {
+		unknown[i] = fmt.Sprintf("subject %d of <b>many</b>", i)
+	}
+	slices.Sort(unknown)
+	for view, want := range map[string]map[string]any{
+		`{"assets":["bitcoin","btc-usd"," gold "]}`:                      {"assets": []any{"BTC", "XAUUSD"}},
+		`{"agents":["crosses","seo"],"strategies":["golden_cross"]}`:     {"agents": []any{"crosses", "seo"}, "strategies": []any{"golden_cross"}},
+		`{"agents":[],"assets":[],"strategies":[]}`:                      {"agents": []any{}, "assets": []any{}, "strategies": []any{}},
+		e2e.JsonOf(t, map[string]any{"assets": unknown}):                 {"assets": anyOf(unknown)},
+		`{"assets":["` + strings.Repeat("é", 64) + `"],"strategies":[]}`: {"assets": []any{strings.Repeat("é", 64)}, "strategies": []any{}},
+	} {
+		got := e2e.Decode[wireReader](t, create(view).Want(t, http.StatusCreated).Body)
+		if d := cmp.Diff(want, got.View); d != "" || got.Max != 5 {
+			t.Errorf("%.60s (-want +got):\n%s", view, d)
+		}
+	}
+	for view, want := range map[string]string{
+		`{"assets":["AAPLL"]}`:          "did you mean",
+		`{"agents":["crosess"]}`:           "did you mean crosses?",
+		`{"strategies":["goldn_cross"]}`:   "did you mean golden_cross?",
+		`{"strategies":["no such thing"]}`: "there is no such strategy: GET /v1/agents lists all",
+	} {
+		if p := create(view).Fails(t, "invalid_request"); len(p.Errors) != 1 || !strings.Contains(p.Errors[0].Detail, want) {
+			t.Errorf("%s: %+v, want %s", view, p.Errors, want)
+		}
+	}
+	// Another account does not know the agent.
+	other, _, _ := s.User(t)
+	other.Post("/v1/auth/api-key", `{"name":"r","view":{"agents":["crosses"]}}`).Fails(t, "invalid_request")
+}
+
+func anyOf(texts []string) []any {
+	list := make([]any, len(texts))
+	for i, text := range texts {
+		list[i] = text
+	}
+	return list
 }
