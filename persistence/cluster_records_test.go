@@ -291,6 +291,17 @@ func (b *clusterBench) testKeys(t *testing.T) {
 	if keys, err := s.Keys(ctx, a.ID); len(keys) != 1 || err != nil {
 		t.Errorf("%d keys are left, %v", len(keys), err)
 	}
+	readers, digests := storetest.Readers(a.ID, "reader", 3)
+	if err := s.CreateReaders(ctx, readers, digests, 10); err != nil {
+		t.Errorf("create readers: %v", err)
+	}
+	if list, total, err := s.Readers(ctx, a.ID, 2, 0); len(list) != 2 || total != 3 || err != nil {
+		t.Errorf("%d of %d readers are listed, %v", len(list), total, err)
+	}
+	ids, err := s.ReadersNamed(ctx, a.ID, "reader-")
+	if events, e := s.RevokeReaders(ctx, a.ID, ids, storetest.Now()); len(events) != 3 || err != nil || e != nil {
+		t.Errorf("revoking readers announces %v, %v, %v", events, err, e)
+	}
 }
 
 func (b *clusterBench) testSessions(t *testing.T) {

@@ -57,6 +57,11 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 	one, rotated, reused := addSession(user), addSession(user), addSession(user)
 	all, ofPassword := addSession(keeper), addSession(changed)
 	begun := one
+	readers, readerDigests := storetest.Readers(user.ID, "new", 2)
+	oldReaders, oldDigests := storetest.Readers(user.ID, "old", 2)
+	if err := plain.Credentials.CreateReaders(ctx, oldReaders, oldDigests, 10); err != nil {
+		t.Fatal(err)
+	}
 	begun.ID, begun.Locator = signal.NewSessionIDAt(time.Now()), credential.DigestOf("begun"+string(one.ID))
 	next := rotated
 	next.Refresh = credential.DigestOf("next" + string(rotated.ID))
@@ -120,6 +125,15 @@ func changesToAcknowledge(t *testing.T, plain *Store) []acknowledged {
 			return errOf(s.Credentials.RevokeKey(ctx, keeper.ID, old.ID, now))
 		},
 			func(s *Store) error { return notFound(errOf(s.Credentials.KeyByDigest(ctx, digest))) }, true},
+		{"create readers", func(s *Store, _ *eventlog.Log) error {
+			return s.Credentials.CreateReaders(ctx, readers, readerDigests, 10)
+		},
+			func(s *Store) error { return errOf(s.Credentials.KeyByDigest(ctx, readerDigests[1])) }, false},
+		{"revoke readers", func(s *Store, _ *eventlog.Log) error {
+			ids, err := s.Credentials.ReadersNamed(ctx, user.ID, "old")
+			return errors.Join(err, errOf(s.Credentials.RevokeReaders(ctx, user.ID, ids, now)))
+		},
+			func(s *Store) error { return notFound(errOf(s.Credentials.KeyByDigest(ctx, oldDigests[0]))) }, true},
 		{"begin session", func(s *Store, _ *eventlog.Log) error {
 			return errOf2(s.Credentials.CreateSession(ctx, begun, 1, credential.DigestOf("nobody"), 100, now))
 		}, session(begun.ID), false},

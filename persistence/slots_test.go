@@ -104,6 +104,10 @@ func TestAccountIsDeletedWhileItsSlotMoves(t *testing.T) {
 		storetest.AddKey(t, s.Credentials, a.ID, fmt.Sprint(i))
 		storetest.AddSession(t, s.Credentials, a.ID)
 	}
+	readers, digests := storetest.Readers(a.ID, "reader", 5)
+	if err := s.Credentials.CreateReaders(t.Context(), readers, digests, 10); err != nil {
+		t.Fatal(err)
+	}
 	// The keys that every deletion names exist, or the cluster would refuse it because of them.
 	s.Client.RDB.HSet(t.Context(), s.Client.LockKey(credential.DigestOf(a.Email).String()), "v", 1)
 	s.Client.RDB.ZAdd(t.Context(), s.Client.OutboxKey(), storetest.DueAt(time.Now(), "x"))

@@ -11,18 +11,14 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
+	"github.com/agentsignal/agentsignal/persistence/storetest"
 )
 
 // newReaders returns readers that are not stored, with the names prefix-from to prefix-(from+n-1).
 func newReaders(account signal.AccountID, prefix string, from, n int) ([]credential.APIKey, []credential.Digest) {
-	view := signal.NewView(signal.Names{}, signal.NamesOf("BTC"), signal.NamesOf())
-	readers, digests := make([]credential.APIKey, n), make([]credential.Digest, n)
-	now := nowMS()
+	readers, digests := storetest.Readers(account, prefix, n)
 	for i := range readers {
-		id := signal.NewKeyID()
-		readers[i] = credential.APIKey{ID: id, Account: account, Name: fmt.Sprintf("%s-%d", prefix, from+i), Prefix: "ask_abcd",
-			Scopes: signal.ReaderScopes, CreatedAt: now, View: view, MaxConnections: 5}
-		digests[i] = credential.DigestOf("secret" + string(id))
+		readers[i].Name = fmt.Sprintf("%s-%d", prefix, from+i)
 	}
 	return readers, digests
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -70,6 +71,19 @@ func AddKey(
 		tb.Fatal(err)
 	}
 	return k, d
+}
+
+// Readers returns n readers that are not stored, with the names prefix-1, prefix-2, …, and the digests of their secrets.
+func Readers(account signal.AccountID, prefix string, n int) ([]credential.APIKey, []credential.Digest) {
+	view := signal.NewView(signal.Names{}, signal.NamesOf("BTC"), signal.NamesOf())
+	readers, digests, now := make([]credential.APIKey, n), make([]credential.Digest, n), Now()
+	for i := range readers {
+		id := signal.NewKeyID()
+		readers[i] = credential.APIKey{ID: id, Account: account, Name: fmt.Sprintf("%s-%d", prefix, i+1), Prefix: "ask_abcd",
+			Scopes: signal.ReaderScopes, CreatedAt: now, View: view, MaxConnections: 5}
+		digests[i] = credential.DigestOf("secret" + string(id))
+	}
+	return readers, digests
 }
 
 // Outbox returns the outbox without the ids of its events.
