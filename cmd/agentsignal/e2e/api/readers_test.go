@@ -193,7 +193,7 @@ func TestViewsOfRealNames(t *testing.T) {
 		}
 	}
 	for view, want := range map[string]string{
-		`{"assets":["AAPLL"]}`:          "did you mean",
+		`{"assets":["AAPLL"]}`:             "did you mean",
 		`{"agents":["crosess"]}`:           "did you mean crosses?",
 		`{"strategies":["goldn_cross"]}`:   "did you mean golden_cross?",
 		`{"strategies":["no such thing"]}`: "there is no such strategy: GET /v1/agents lists all",
