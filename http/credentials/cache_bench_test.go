@@ -2,11 +2,14 @@ package credentials
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/persistence"
+	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
 func TestHotPathAllocatesNothing(t *testing.T) {
@@ -54,4 +57,46 @@ func BenchmarkAuthenticate(b *testing.B) {
 			s.Authenticator.Authenticate(context.Background(), forged)
 		}
 	})
+}
+
+// BenchmarkAuthenticateReaders compares an account of ten readers with one of ten thousand, in turns. The keys are not
+// remembered, so that each takes a read of Redis, as that of a new connection does.
+func BenchmarkAuthenticateReaders(b *testing.B) {
+	server := redistest.New(b)
+	store, err := persistence.Open(persistence.Options{URL: server.URL()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { store.Client.Close() })
+	s := New(store.Credentials, &eventLog{}, testKeys(), Options{Password: cheap})
+	var tokens [2][]string
+	for i, n := range []int{10, 10_000} {
+		a, err := s.Accounts.CreateAccount(b.Context(), fmt.Sprintf("%d@example.com", n), goodPassword)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for len(tokens[i]) < n {
+			_, some, err := s.Readers.CreateReaders(b.Context(), a.ID, "r", min(n, MaxReadersAtOnce), everything)
+			if err != nil {
+				b.Fatal(err)
+			}
+			tokens[i] = append(tokens[i], some...)
+		}
+	}
+	var took [2]time.Duration
+	for n := 0; b.Loop(); n++ {
+		for i := range tokens {
+			token := tokens[i][n%len(tokens[i])]
+			s.Authenticator.keys.forget(digest(token))
+			began := time.Now()
+			if _, err := s.Authenticator.Authenticate(b.Context(), token); err != nil {
+				b.Fatal(err)
+			}
+			took[i] += time.Since(began)
+		}
+	}
+	for i, of := range []string{"10", "10000"} {
+		b.ReportMetric(float64(took[i].Nanoseconds())/float64(b.N), "ns/of_"+of)
+	}
+	b.ReportMetric(float64(took[1])/float64(took[0]), "ratio")
 }
