@@ -30,11 +30,14 @@ type keyJSON struct {
 	Scopes    []signal.Scope `json:"scopes"`
 	CreatedAt string         `json:"created_at"`
 	ExpiresAt *string        `json:"expires_at"`
+	// These are of readers only.
+	View           *signal.View `json:"view,omitempty"`
+	MaxConnections int          `json:"max_connections,omitempty"`
 }
 
 func keyForm(k credential.APIKey, secret string) keyJSON {
 	j := keyJSON{KeyID: k.ID, APIKey: secret, Name: k.Name, Scopes: k.Scopes.List(),
-		CreatedAt: k.CreatedAt.UTC().Format(signal.TimeLayout)}
+		CreatedAt: k.CreatedAt.UTC().Format(signal.TimeLayout), View: k.View, MaxConnections: k.MaxConnections}
 	if !k.ExpiresAt.IsZero() {
 		at := k.ExpiresAt.UTC().Format(signal.TimeLayout)
 		j.ExpiresAt = &at
@@ -75,12 +78,17 @@ func keyCreate(s *service.Settings) *cobra.Command {
 
 func keyList(s *service.Settings) *cobra.Command {
 	var email string
+	var readers bool
 	c := &cobra.Command{
-		Use: "list", Short: "Print an account's API keys as JSON", Args: cobra.NoArgs,
+		Use: "list", Short: "Print an account's API keys as JSON, newest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return withAccount(cmd.Context(), s, email,
 				func(ctx context.Context, c *credentials.Service, a credential.Account) error {
-					keys, _, err := c.Keys.List(ctx, a.ID, math.MaxInt, 0)
+					list := c.Keys.List
+					if readers {
+						list = c.Readers.ListReaders
+					}
+					keys, _, err := list(ctx, a.ID, math.MaxInt32, 0)
 					if err != nil {
 						return err
 					}
@@ -93,6 +101,7 @@ func keyList(s *service.Settings) *cobra.Command {
 		},
 	}
 	emailFlag(c, &email)
+	c.Flags().BoolVar(&readers, "readers", false, "those with a view, instead of the others")
 	return c
 }
 

@@ -19,6 +19,18 @@ type APIKey struct {
 	Name      string     `json:"name"`
 	Scopes    []string   `json:"scopes"`
 	ExpiresAt *time.Time `json:"expires_at"`
+	// These are of readers only.
+	View           *View  `json:"view"`
+	MaxConnections int    `json:"max_connections"`
+	Notice         string `json:"notice"`
+}
+
+// View is what a reader sees: signals of which the agent, the asset and the strategy are all among these. Nil stands for all, an
+// empty list for none.
+type View struct {
+	Agents     []string `json:"agents,omitzero"`
+	Assets     []string `json:"assets,omitzero"`
+	Strategies []string `json:"strategies,omitzero"`
 }
 
 // NewAPIKey is what an API key is made of.
@@ -26,6 +38,18 @@ type NewAPIKey struct {
 	Name      string   `json:"name"`                 // unique in the account
 	Scopes    []string `json:"scopes,omitempty"`     // all if empty
 	ExpiresIn int64    `json:"expires_in,omitempty"` // seconds; never if 0
+	View      *View    `json:"view,omitempty"`       // makes the key a reader
+	// MaxConnections is how many streams a reader may have at once; 5 if 0.
+	MaxConnections int `json:"max_connections,omitempty"`
+}
+
+// NewReaders is what readers are made of.
+type NewReaders struct {
+	NamePrefix     string `json:"name_prefix"` // their names are this, a hyphen and a number
+	Count          int    `json:"count"`       // 1 to 500
+	View           View   `json:"view"`
+	ExpiresIn      int64  `json:"expires_in,omitempty"`      // seconds; never if 0
+	MaxConnections int    `json:"max_connections,omitempty"` // 5 if 0
 }
 
 // Readiness is the answer of /readyz: whether a service can serve requests, and what it warns of.

@@ -45,6 +45,29 @@ func (c *Client) RevokeKey(ctx context.Context, id string) error {
 	return request{client: c, method: http.MethodDelete, path: "/v1/auth/api-keys/" + url.PathEscape(id)}.send(ctx, nil, nil)
 }
 
+// CreateReaders makes readers, all or none, and returns them with ID, secret and name. The key of the client must be an access
+// token.
+func (c *Client) CreateReaders(ctx context.Context, in NewReaders) ([]APIKey, error) {
+	var made struct {
+		Object
+		APIKeys []APIKey `json:"api_keys"`
+	}
+	err := request{client: c, method: http.MethodPost, path: "/v1/auth/api-keys/batch"}.send(ctx, in, &made)
+	return made.APIKeys, err
+}
+
+// RevokeReaders ends the readers whose names begin with prefix, of 3 or more characters, and returns how many. The key of the
+// client must be an access token.
+func (c *Client) RevokeReaders(ctx context.Context, prefix string) (int, error) {
+	var ended struct {
+		Object
+		Revoked int `json:"revoked"`
+	}
+	path := "/v1/auth/api-keys?name_prefix=" + url.QueryEscape(prefix)
+	err := request{client: c, method: http.MethodDelete, path: path}.send(ctx, nil, &ended)
+	return ended.Revoked, err
+}
+
 // Ready asks the service once whether it is ready.
 func (c *Client) Ready(ctx context.Context) (*Readiness, error) {
 	var r Readiness

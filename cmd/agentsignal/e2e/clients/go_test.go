@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/e2e"
 	api "github.com/agentsignal/agentsignal/http/client"
 )
@@ -166,6 +168,21 @@ func TestGoClient(t *testing.T) {
 	key, err := user.CreateKey(ctx, api.NewAPIKey{Name: "laptop", Scopes: []string{"signals:read"}, ExpiresIn: 60})
 	e2e.Must(t, err)
 	e2e.Must(t, user.RevokeKey(ctx, key.ID))
+	reader, err := user.CreateKey(ctx, api.NewAPIKey{Name: "reader", MaxConnections: 2,
+		View: &api.View{Assets: []string{"bitcoin"}, Strategies: []string{}}})
+	e2e.Must(t, err)
+	if d := cmp.Diff(&api.View{Assets: []string{"BTC"}, Strategies: []string{}}, reader.View); d != "" ||
+		reader.MaxConnections != 2 || reader.Notice == "" {
+		t.Errorf("reader %+v (-want +got):\n%s", reader, d)
+	}
+	readers, err := user.CreateReaders(ctx, api.NewReaders{NamePrefix: "reader", Count: 2})
+	e2e.Must(t, err)
+	if len(readers) != 2 || readers[1].Name != "reader-2" || readers[1].Secret == "" {
+		t.Errorf("readers %+v", readers)
+	}
+	if n, err := user.RevokeReaders(ctx, "reader-"); n != 2 || err != nil {
+		t.Errorf("revoked %d readers, %v", n, err)
+	}
 	e2e.Must(t, user.Logout(ctx))
 	_, err = user.Account(ctx)
 	fails(t, err, http.StatusUnauthorized, "invalid_token")

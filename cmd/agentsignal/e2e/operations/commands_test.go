@@ -63,7 +63,14 @@ func TestCommandsChangeAccountsAndKeys(t *testing.T) {
 			if len(listed) != 1 || listed[0].KeyID != key.KeyID || listed[0].APIKey != "" {
 				t.Errorf("listed %+v", listed)
 			}
+			user.Post("/v1/auth/api-key", `{"name":"of BTC","view":{"assets":["BTC"]}}`).Want(t, http.StatusCreated)
+			out := admin.Do("key", "list", "--email", "ada@example.com", "--readers")
+			viewed := e2e.Decode[[]e2e.KeyJSON](t, out)
+			if len(viewed) != 1 || !strings.Contains(out, `"BTC"`) || !strings.Contains(out, `"max_connections": 5`) {
+				t.Errorf("readers: %s", out)
+			}
 			live := reader.Dial()
+			admin.Do("key", "revoke", "--email", "ada@example.com", viewed[0].KeyID)
 			admin.Fails("not a key_id", "key", "revoke", "--email", "ada@example.com", "laptop")
 			admin.Do("key", "revoke", "--email", "ada@example.com", key.KeyID)
 			live.Closes(4401)
