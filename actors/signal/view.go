@@ -113,6 +113,19 @@ func NewView(agents, assets, strategies Names) *View {
 	return v
 }
 
+// ViewsInUse returns how many different views this process has in use.
+func ViewsInUse() int {
+	views.mu.Lock()
+	defer views.mu.Unlock()
+	n := 0
+	for _, v := range views.byID {
+		if v.Value() != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // ParseView returns the view that String has written.
 func ParseView(text string) (*View, error) {
 	var v View

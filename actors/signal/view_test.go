@@ -2,6 +2,8 @@ package signal
 
 import (
 	"encoding/json"
+	"fmt"
+	"runtime"
 	"testing"
 )
 
@@ -61,4 +63,15 @@ func FuzzParseView(f *testing.F) {
 			t.Errorf("%s is read as %v, %v", v, again, err)
 		}
 	})
+}
+
+func TestViewsInUseAreCounted(t *testing.T) { // not in parallel: other tests make views
+	kept := make([]*View, 100)
+	for i := range kept {
+		kept[i] = NewView(NamesOf(fmt.Sprint("agent_", i%10)), Names{}, Names{})
+	}
+	if n := ViewsInUse(); n < 10 || n >= 100 {
+		t.Errorf("%d views are in use, want the 10 different ones", n)
+	}
+	runtime.KeepAlive(kept)
 }

@@ -1,6 +1,10 @@
 package credentials
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
+)
 
 // Metrics counts refused credentials and locks. Nil counts nothing.
 type Metrics struct {
@@ -39,7 +43,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "agentsignal_auth_locks_total", Help: "Emails locked after too many failed logins.",
 		}),
 	}
-	r.MustRegister(m.failures, m.locks)
+	r.MustRegister(m.failures, m.locks, prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "agentsignal_reader_views", Help: "Different views of readers that this process has in use.",
+	}, func() float64 { return float64(signal.ViewsInUse()) }))
 	for _, why := range reasons {
 		m.failures.WithLabelValues(string(why))
 	}

@@ -38,6 +38,7 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_http_connections_refused_total", "COUNTER", "", ""},
 	{"agentsignal_auth_failures_total", "COUNTER", "reason", ""},
 	{"agentsignal_auth_locks_total", "COUNTER", "", ""},
+	{"agentsignal_reader_views", "GAUGE", "", ""},
 	{"agentsignal_ws_connections", "GAUGE", "", ""},
 	{"agentsignal_ws_subscriptions", "GAUGE", "channel", ""},
 	{"agentsignal_ws_connects_total", "COUNTER", "result", ""},
