@@ -28,39 +28,55 @@ const (
 
 // Exports limits the exports under way in this process. Its methods are safe for concurrent use.
 type Exports struct {
-	all      chan struct{} // has an element for each
-	accounts *limits.Open
-	stall    time.Duration // for the sending of a piece
+	all     chan struct{} // has an element for each
+	callers *limits.Open  // accounts and readers
+	readers *limits.Open  // all of an account together
+	stall   time.Duration // for the sending of a piece
 }
 
 // NewExports returns limits of exports under way, of all accounts and of one, and of the sending of a piece of
-// an export; default 16, 2 and 30 s.
+// an export; default 16, 2 and 30 s. A reader may have as many as an account, and the readers of an account together half
+// of all, so that they leave some to it and to others.
 func NewExports(max, ofAccount int, stall time.Duration) *Exports {
+	max = cmp.Or(max, 16)
 	return &Exports{
-		all:      make(chan struct{}, cmp.Or(max, 16)),
-		accounts: limits.NewOpen(cmp.Or(ofAccount, 2)),
-		stall:    cmp.Or(stall, exportStall),
+		all:     make(chan struct{}, max),
+		callers: limits.NewOpen(cmp.Or(ofAccount, 2)),
+		readers: limits.NewOpen((max + 1) / 2),
+		stall:   cmp.Or(stall, exportStall),
 	}
 }
 
-// begin counts one more export of the account until end is called.
-func (e *Exports) begin(account signal.AccountID) (end func(), err error) {
+// begin counts one more export of a principal until end is called.
+func (e *Exports) begin(p *signal.Principal) (end func(), err error) {
 	refuse := func(message string) error {
 		return &signal.Error{Kind: signal.KindTooMany, Code: "too_many_exports", Message: message,
 			RetryAfter: retryExports}
 	}
-	uncount, ok := e.accounts.Begin(string(account))
+	caller, who := "account", string(p.Account)
+	others := func() {}
+	if p.View != nil {
+		var ok bool
+		if others, ok = e.readers.Begin(who); !ok {
+			return nil, refuse("the readers of the account have as many exports under way as they may have together")
+		}
+		caller, who = "reader", string(p.Key)
+	}
+	uncount, ok := e.callers.Begin(who)
 	if !ok {
-		return nil, refuse("the account has as many exports under way as it may have")
+		others()
+		return nil, refuse("the " + caller + " has as many exports under way as it may have")
 	}
 	select {
 	case e.all <- struct{}{}:
 		return func() {
 			uncount()
+			others()
 			<-e.all
 		}, nil
 	default:
 		uncount()
+		others()
 		return nil, refuse("the service has as many exports under way as it may have")
 	}
 }
@@ -85,7 +101,7 @@ func (h *SignalHandlers) export(c *call) error {
 		return err
 	}
 	format = cmp.Or(format, exportFormats[0])
-	end, err := h.exports.begin(wanted.Account)
+	end, err := h.exports.begin(&c.principal)
 	if err != nil {
 		return err
 	}

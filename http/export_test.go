@@ -143,13 +143,13 @@ func TestALongExportOutlivesTheWriteTimeout(t *testing.T) {
 }
 
 // openExport begins an export and reads nothing of its answer but the header.
-func openExport(t *testing.T, address string) *http.Response {
+func openExport(t *testing.T, address, credential string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+address+"/v1/signals/export?format=jsonl", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Header.Set("Authorization", "Bearer key")
+	r.Header.Set("Authorization", "Bearer "+credential)
 	r.Header.Set("Accept-Encoding", "identity")
 	w, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
 	if err != nil {
@@ -165,12 +165,12 @@ func TestAnExportWhoseReaderStallsEnds(t *testing.T) {
 	address := serveOn(t, newServer(t, exportOf(math.MaxInt, 0, nil), func(o *config) {
 		o.WriteTimeout, o.ExportStall, o.MaxAccountExports = time.Hour, 100*time.Millisecond, 1
 	}))
-	if w := openExport(t, address); w.StatusCode != 200 {
+	if w := openExport(t, address, "key"); w.StatusCode != 200 {
 		t.Fatalf("the first: %d", w.StatusCode)
 	}
 	const waitLimit = time.Minute
 	for until := time.Now().Add(waitLimit); ; time.Sleep(10 * time.Millisecond) {
-		w := openExport(t, address)
+		w := openExport(t, address, "key")
 		if w.StatusCode == 200 {
 			return
 		}
@@ -189,11 +189,11 @@ func TestExportsAtOnceAreLimited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			address := serveOn(t, newServer(t, exportOf(math.MaxInt, 0, nil), change))
-			first := openExport(t, address)
-			if second := openExport(t, address); first.StatusCode != 200 || second.StatusCode != 200 {
+			first := openExport(t, address, "key")
+			if second := openExport(t, address, "key"); first.StatusCode != 200 || second.StatusCode != 200 {
 				t.Fatalf("allowed: %d and %d", first.StatusCode, second.StatusCode)
 			}
-			third := openExport(t, address)
+			third := openExport(t, address, "key")
 			body, err := io.ReadAll(third.Body)
 			if err != nil || third.StatusCode != 429 || third.Header.Get("Retry-After") != "10" ||
 				!strings.Contains(string(body), `"code":"too_many_exports"`) {
@@ -201,12 +201,41 @@ func TestExportsAtOnceAreLimited(t *testing.T) {
 			}
 			first.Body.Close()
 			const waitLimit = time.Minute
-			for until := time.Now().Add(waitLimit); openExport(t, address).StatusCode != 200; time.Sleep(10 * time.Millisecond) {
+			for until := time.Now().Add(waitLimit); openExport(t, address, "key").StatusCode != 200; {
+				time.Sleep(10 * time.Millisecond)
 				if time.Now().After(until) {
 					t.Fatal("one that has ended still counts")
 				}
 			}
 		})
+	}
+}
+
+// TestReadersLeaveExportsToOthers: one reader has the limit of an account, and all of an account have half of the exports.
+func TestReadersLeaveExportsToOthers(t *testing.T) {
+	t.Parallel()
+	address := serveOn(t, newServer(t, exportOf(math.MaxInt, 0, nil), func(o *config) {
+		o.MaxExports, o.MaxAccountExports = 6, 2
+	}))
+	for i, x := range []struct {
+		credential string
+		status     int
+		text       string
+	}{
+		{"key_a view{}", 200, ""}, {"key_a view{}", 200, ""}, {"key_a view{}", 429, "the reader has as many"},
+		{"key_b view{}", 200, ""}, {"key_c view{}", 429, "the readers of the account have as many"},
+		{"key", 200, ""}, {"key", 200, ""}, {"key", 429, "the account has as many"},
+	} {
+		w := openExport(t, address, x.credential)
+		if w.StatusCode != x.status {
+			t.Fatalf("%d, %s: %d, want %d", i, x.credential, w.StatusCode, x.status)
+		}
+		if x.text == "" {
+			continue
+		}
+		if body, err := io.ReadAll(w.Body); err != nil || !strings.Contains(string(body), x.text) {
+			t.Errorf("%d, %s: %s, %v", i, x.credential, body, err)
+		}
 	}
 }
 
@@ -276,9 +305,9 @@ func TestAnExportThatIsRefusedHasNoSlot(t *testing.T) {
 	address := serveOn(t, newServer(t, exportOf(math.MaxInt, 0, nil), func(o *config) {
 		o.MaxExports, o.MaxAccountExports = 1, 2
 	}))
-	openExport(t, address)
+	openExport(t, address, "key")
 	for range 3 {
-		refused := openExport(t, address)
+		refused := openExport(t, address, "key")
 		body, err := io.ReadAll(refused.Body)
 		if err != nil || refused.StatusCode != 429 || !strings.Contains(string(body), "the service has as many") {
 			t.Fatalf("without room: %d %s, %v", refused.StatusCode, body, err)

@@ -1,6 +1,7 @@
 package http_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
@@ -253,11 +254,13 @@ func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal, first *dashboard
 }
 
 // Tokens that fakeCredentials knows. "reader" stands for a key with signals:read
-// only, "bare" for one without scopes, "view" with JSON behind it for a reader; all others are refused.
+// only, "bare" for one without scopes, "view" with JSON behind it, and perhaps a key before it, for a
+// reader; all others are refused.
 func (f fakeCredentials) Authenticate(_ context.Context, token string) (signal.Principal, error) {
-	if text, ok := strings.CutPrefix(token, "view"); ok {
+	if key, text, ok := strings.Cut(token, "view"); ok {
 		view, err := signal.ParseView(text)
-		return signal.Principal{Account: accountID, Key: keyID, Scopes: signal.ReaderScopes, View: view, MaxConnections: 5}, err
+		return signal.Principal{Account: accountID, Key: cmp.Or(signal.KeyID(key), keyID), Scopes: signal.ReaderScopes,
+			View: view, MaxConnections: 5}, err
 	}
 	switch token {
 	case "key":

@@ -93,8 +93,8 @@ var problemKinds = []problemKind{
 	{"too_many_runs", 429, "Too many runs at once",
 		"The account has as many runs under way, or jobs waiting, as it may have."},
 	{"too_many_exports", 429, "Too many exports at once",
-		"The account, or the service, has as many exports under way as it may have. The operator sets the numbers by " +
-			"http.max_account_exports and http.max_exports."},
+		"The account, the reader, or the service, has as many exports under way as it may have. The operator sets the " +
+			"numbers by http.max_account_exports and http.max_exports."},
 	{"too_many_signals", 429, "Too many open signals",
 		"The account has as many open signals as it may have. Runs are possible again when some of them have closed. " +
 			"The operator sets the number by signals.max_open."},
