@@ -83,10 +83,15 @@ func (t *tools) evidenceFor(ctx context.Context, of selection) evidence {
 
 // evidenceOf is evidenceFor for a scorecard that was read, or could not be.
 func (t *tools) evidenceOf(ctx context.Context, of selection, card *cardView, err error) evidence {
-	e := evidence{Sources: []string{}, Of: "all of this account"}
+	e := evidence{Sources: []string{}, Of: "this account"}
+	if card.View != nil {
+		e.Of = "this account that the key sees"
+	}
 	parts := slices.DeleteFunc([]string{of.Agent, of.Strategy, of.Asset}, func(p string) bool { return p == "" })
-	if len(parts) > 0 {
-		e.Of = "of this account: " + strings.Join(parts, ", ")
+	if len(parts) == 0 {
+		e.Of = "all of " + e.Of
+	} else {
+		e.Of = "of " + e.Of + ": " + strings.Join(parts, ", ")
 	}
 	if err == nil {
 		statistics := &card.Statistics

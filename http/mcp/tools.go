@@ -187,9 +187,17 @@ func values(pairs ...string) url.Values {
 
 // cardView is a scorecard as tools show it.
 type cardView struct {
+	View       *readerView    `json:"view,omitempty" jsonschema:"what the key sees: all of this is of it; absent: the account"`
 	Statistics statisticsView `json:"statistics"`
 	Strategies []strategyView `json:"strategies" jsonschema:"those of the account's agents"`
 	Groups     []groupView    `json:"groups"`
+}
+
+// readerView is the view of a reader. A member without a list is of all, and one with an empty list of none.
+type readerView struct {
+	Agents     []string `json:"agents,omitzero"`
+	Assets     []string `json:"assets,omitzero"`
+	Strategies []string `json:"strategies,omitzero"`
 }
 
 // strategyView has the members of a strategy's row that tools show.
