@@ -302,7 +302,9 @@ func (w *fakeWeather) WeatherSignals(_ context.Context, q catalogue.WeatherQuery
 	return []signal.WeatherSignal{weatherSignal, weatherSignal}, 7, nil
 }
 
-func (w *fakeWeather) WeatherSignal(_ context.Context, _ signal.AccountID, _ *signal.View, id string) (signal.WeatherSignal, error) {
+func (w *fakeWeather) WeatherSignal(
+	_ context.Context, _ signal.AccountID, _ *signal.View, id string,
+) (signal.WeatherSignal, error) {
 	if id != string(weatherSignal.ID) {
 		return signal.WeatherSignal{}, signal.NotFound("weather signal")
 	}
