@@ -71,10 +71,12 @@ func notice(v *signal.View) string {
 		names signal.Names
 	}{{"agents", v.Agents}, {"assets", v.Assets}, {"strategies", v.Strategies}} {
 		if !set.names.All() && len(set.names.List()) == 0 {
-			return "This reader sees no signal, since " + set.name + " is an empty list. Without " + set.name + " it would see all of them."
+			return "This reader sees no signal, since " + set.name + " is an empty list. Without " + set.name +
+				" it would see all of them."
 		}
 	}
-	return "The proof of a signal shows a reader the id of the account and how many signals the account has, since the record covers both."
+	return "The proof of a signal shows a reader the id of the account and how many signals the account has, since the record " +
+		"covers both."
 }
 
 // read reads what a key shares with others that are made by the same request, except its scopes. Without a view it is
@@ -86,7 +88,8 @@ func (h *ReaderHandlers) read(c *call, o *request.Object) credentials.NewReader 
 	}
 	connections, ok := o.Integer("max_connections", 1, credentials.MaxReaderConnections)
 	if ok && !o.Has("view") {
-		o.Bad("max_connections", request.CodeInvalidValue, "belongs to a reader, a key with a view: give it view, which may be {}")
+		o.Bad("max_connections", request.CodeInvalidValue,
+			"belongs to a reader, a key with a view: give it view, which may be {}")
 	}
 	n.MaxConnections = int(connections)
 	return n

@@ -80,14 +80,15 @@ func TestAKeyWithAViewIsAReader(t *testing.T) {
 	s := newServer(t, f, aliases(f))
 	for body, want := range map[string]string{
 		`"view":{}`: `"view":{},"max_connections":5,`,
-		`"view":{"assets":["GOLD"," standing desk ","gold"]},"max_connections":1000`: `"view":{"assets":["XAUUSD","standing desk"]},` +
+		`"view":{"assets":["GOLD"," standing desk ","gold"]},"max_connections":1000`: `"view":` +
+			`{"assets":["XAUUSD","standing desk"]},` +
 			`"max_connections":1000,`,
-		`"view":{"agents":["my_agent","trading"],"strategies":["cross"]},"max_connections":1`: `"view":{"agents":["my_agent","trading"],` +
-			`"strategies":["cross"]},"max_connections":1,`,
+		`"view":{"agents":["my_agent","trading"],"strategies":["cross"]},"max_connections":1`: `"view":` +
+			`{"agents":["my_agent","trading"],"strategies":["cross"]},"max_connections":1,`,
 		`"view":{"agents":[]}`: `"view":{"agents":[]},"max_connections":5,` +
 			`"notice":"This reader sees no signal, since agents is an empty list. Without agents it would see all of them."}`,
 		`"view":{"assets":["<b>&</b>"]},"max_connections":null`: `"view":{"assets":["\u003cb\u003e\u0026\u003c/b\u003e"]},`,
-		`"view":{},"scopes":["signals:read"]`:                   `"notice":"The proof of a signal shows a reader the id of the account`,
+		`"view":{},"scopes":["signals:read"]`:                   `"notice":"The proof of a signal shows a reader the id`,
 	} {
 		a := do(t, s, "POST", "/v1/auth/api-key", `{"name":"r",`+body+`}`, asUser)
 		if a.Status != 201 || !strings.Contains(a.Body, want) {
@@ -188,8 +189,8 @@ func TestReadersAreListedApart(t *testing.T) {
 	s := newServer(t, f)
 	a := do(t, s, "GET", "/v1/auth/api-keys?view=true&limit=1&offset=1", "", asUser)
 	want := `{"api_keys":[{"key_id":"` + string(keyID) + `","name":"r-1","scopes":["agents:read","signals:read"],` +
-		`"created_at":"2026-11-21T09:30:00.000Z","expires_at":null,"prefix":"ask_0123","last_used_at":"2026-11-21T09:29:00.000Z",` +
-		`"status":"active","view":{"agents":["seo"],"strategies":[]},"max_connections":5,"connections":3}],"total":3}`
+		`"created_at":"2026-11-21T09:30:00.000Z","expires_at":null,"prefix":"ask_0123",` +
+		`"last_used_at":"2026-11-21T09:29:00.000Z","status":"active","view":{"agents":["seo"],"strategies":[]},"max_connections":5,"connections":3}],"total":3}`
 	if a.Status != 200 || a.Body != want {
 		t.Errorf("%d %s\nwant %s", a.Status, a.Body, want)
 	}

@@ -16,7 +16,8 @@ func TestRevocationOfAllSessionsByTime(t *testing.T) {
 	t.Parallel()
 	at := time.UnixMilli(1_795_000_000_000)
 	var x revocations
-	x.of = map[signal.AccountID]map[revocation]recent{alice: {{signal.SessionEnded, ""}: {at: signal.Position{MS: at.UnixMilli()}}}}
+	x.of = map[signal.AccountID]map[revocation]recent{alice: {
+		{signal.SessionEnded, ""}: {at: signal.Position{MS: at.UnixMilli()}}}}
 	for _, began := range []time.Duration{-time.Hour, -time.Millisecond, 0, time.Millisecond, time.Hour} {
 		why, hit := x.hit(alice, "", signal.NewSessionIDAt(at.Add(began)), 0)
 		if hit != (began <= 0) || hit && why != closeUnauth {

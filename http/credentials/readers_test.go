@@ -36,12 +36,13 @@ func TestCreateReader(t *testing.T) {
 	a := s.register(t, "a@example.com")
 	hour := int64(3600)
 	view := signal.NewView(signal.NamesOf("trading"), signal.NamesOf("BTC"), signal.Names{})
-	k, secret, err := s.Readers.CreateReader(t.Context(), a.ID, " ann ", NewReader{View: view, ExpiresIn: &hour, MaxConnections: 2})
+	k, secret, err := s.Readers.CreateReader(t.Context(), a.ID, " ann ",
+		NewReader{View: view, ExpiresIn: &hour, MaxConnections: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := signal.Principal{Account: a.ID, Key: k.ID, Scopes: signal.ReaderScopes, ExpiresAt: k.CreatedAt.Add(time.Hour), View: view,
-		MaxConnections: 2}
+	want := signal.Principal{Account: a.ID, Key: k.ID, Scopes: signal.ReaderScopes, ExpiresAt: k.CreatedAt.Add(time.Hour),
+		View: view, MaxConnections: 2}
 	if p := s.principal(t, secret); p != want || k.Name != "ann" {
 		t.Errorf("reader %+v is %+v, want %+v", k, p, want)
 	}

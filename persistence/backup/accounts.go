@@ -27,8 +27,8 @@ const (
 
 var accounts = section{
 	keys: []string{"{auth}:account:ACCOUNT", "{auth}:accounts", "{auth}:email:EMAIL", "{auth}:key:DIGEST",
-		"{auth}:keys:ACCOUNT", "{auth}:readers:ACCOUNT", "{auth}:readerids:ACCOUNT", "{pNN}:job:JOB", "{pNN}:jobs:ACCOUNT", "{pNN}:jobs:ACCOUNT:STATUS", "{pNN}:jobs:ACCOUNT:ended",
-		"{pNN}:jobqueue"},
+		"{auth}:keys:ACCOUNT", "{auth}:readers:ACCOUNT", "{auth}:readerids:ACCOUNT", "{pNN}:job:JOB", "{pNN}:jobs:ACCOUNT",
+		"{pNN}:jobs:ACCOUNT:STATUS", "{pNN}:jobs:ACCOUNT:ended", "{pNN}:jobqueue"},
 	save: saveAccounts,
 	records: []record{
 		{kind: kindAccount, fields: 2, names: 1, load: loadAccount},

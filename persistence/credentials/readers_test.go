@@ -117,7 +117,8 @@ func TestReadersOfAnAccountAreLimited(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if _, total, err := s.Readers(t.Context(), a, 1, 0); created.Load() != 10 || refused.Load() != 2 || total != 1000 || err != nil {
+	_, total, err := s.Readers(t.Context(), a, 1, 0)
+	if created.Load() != 10 || refused.Load() != 2 || total != 1000 || err != nil {
 		t.Errorf("created %d, refused %d, %d are there, %v", created.Load(), refused.Load(), total, err)
 	}
 }

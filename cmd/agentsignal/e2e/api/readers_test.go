@@ -181,11 +181,13 @@ func TestViewsOfRealNames(t *testing.T) {
 	}
 	slices.Sort(unknown)
 	for view, want := range map[string]map[string]any{
-		`{"assets":["bitcoin","btc-usd"," gold "]}`:                      {"assets": []any{"BTC", "XAUUSD"}},
-		`{"agents":["crosses","seo"],"strategies":["golden_cross"]}`:     {"agents": []any{"crosses", "seo"}, "strategies": []any{"golden_cross"}},
-		`{"agents":[],"assets":[],"strategies":[]}`:                      {"agents": []any{}, "assets": []any{}, "strategies": []any{}},
-		e2e.JsonOf(t, map[string]any{"assets": unknown}):                 {"assets": anyOf(unknown)},
-		`{"assets":["` + strings.Repeat("é", 64) + `"],"strategies":[]}`: {"assets": []any{strings.Repeat("é", 64)}, "strategies": []any{}},
+		`{"assets":["bitcoin","btc-usd"," gold "]}`: {"assets": []any{"BTC", "XAUUSD"}},
+		`{"agents":["crosses","seo"],"strategies":["golden_cross"]}`: {"agents": []any{"crosses", "seo"},
+			"strategies": []any{"golden_cross"}},
+		`{"agents":[],"assets":[],"strategies":[]}`:      {"agents": []any{}, "assets": []any{}, "strategies": []any{}},
+		e2e.JsonOf(t, map[string]any{"assets": unknown}): {"assets": anyOf(unknown)},
+		`{"assets":["` + strings.Repeat("é", 64) + `"],"strategies":[]}`: {"assets": []any{strings.Repeat("é", 64)},
+			"strategies": []any{}},
 	} {
 		got := e2e.Decode[wireReader](t, create(view).Want(t, http.StatusCreated).Body)
 		if d := cmp.Diff(want, got.View); d != "" || got.Max != 5 {

@@ -11,8 +11,8 @@ import (
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// TestReadersAreMadeWhollyOrNot: the service and Redis are killed while readers are made by the hundred. Those that were shown are
-// there, and no request has left a part of its readers.
+// TestReadersAreMadeWhollyOrNot: the service and Redis are killed while readers are made by the hundred. Those that were
+// shown are there, and no request has left a part of its readers.
 func TestReadersAreMadeWhollyOrNot(t *testing.T) {
 	t.Parallel()
 	redis := redistest.NewDurable(t)
