@@ -190,7 +190,8 @@ func TestReadersAreListedApart(t *testing.T) {
 	a := do(t, s, "GET", "/v1/auth/api-keys?view=true&limit=1&offset=1", "", asUser)
 	want := `{"api_keys":[{"key_id":"` + string(keyID) + `","name":"r-1","scopes":["agents:read","signals:read"],` +
 		`"created_at":"2026-11-21T09:30:00.000Z","expires_at":null,"prefix":"ask_0123",` +
-		`"last_used_at":"2026-11-21T09:29:00.000Z","status":"active","view":{"agents":["seo"],"strategies":[]},"max_connections":5,"connections":3}],"total":3}`
+		`"last_used_at":"2026-11-21T09:29:00.000Z","status":"active",` +
+		`"view":{"agents":["seo"],"strategies":[]},"max_connections":5,"connections":3}],"total":3}`
 	if a.Status != 200 || a.Body != want {
 		t.Errorf("%d %s\nwant %s", a.Status, a.Body, want)
 	}
