@@ -302,6 +302,13 @@ func (b *clusterBench) testKeys(t *testing.T) {
 	if events, e := s.RevokeReaders(ctx, a.ID, ids, storetest.Now()); len(events) != 3 || err != nil || e != nil {
 		t.Errorf("revoking readers announces %v, %v, %v", events, err, e)
 	}
+	shown := credential.Publication{Account: a.ID, Slug: "keys", Title: "Keys", Enabled: true}
+	if err := s.Publish(ctx, shown, 10); err != nil {
+		t.Errorf("publish: %v", err)
+	}
+	if got, err := s.PublicationBySlug(ctx, "keys"); got != shown || err != nil {
+		t.Errorf("published is %+v, %v", got, err)
+	}
 }
 
 func (b *clusterBench) testSessions(t *testing.T) {

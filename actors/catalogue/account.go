@@ -128,7 +128,7 @@ func (a *account) find(id signal.SignalID, view *signal.View, notBefore int64) (
 	if !ok {
 		return created, closed, false
 	}
-	if v := a.rows.at(n); v.created.ms() <= notBefore || !a.sees(view, v.kind, a.assets.groupOf[v.asset]) {
+	if v := a.rows.at(n); v.created.ms() <= notBefore || !seen(a, view, v.kind, a.assets.groupOf[v.asset]) {
 		return created, closed, false
 	}
 	return a.rows.created(n), a.rows.closed(n), true
@@ -223,7 +223,7 @@ func (a *account) match(q *Query, from uint32) (matches, bool) {
 		return all{from, a.rows.next}, true
 	}
 	if a.index == nil {
-		return few(a.scan(f, a.sight(f.view), nil, from)), true
+		return few(a.scan(f, sightOf(a, f.view), nil, from)), true
 	}
 	set := a.set(f)
 	skip := 0
@@ -239,7 +239,7 @@ func (a *account) set(f filter) *roaring.Bitmap {
 	if set := a.sets.get(f); set != nil {
 		return set
 	}
-	s := a.sight(f.view)
+	s := sightOf(a, f.view)
 	set, own := f.attributes(a.index, &a.pairs, s)
 	switch {
 	case f.minConfidence == 0:
@@ -301,7 +301,7 @@ func (a *account) filter(q *Query) (filter, bool) {
 // counts returns the number of signals by agent that a view has, among the rows with numbers from on.
 func (a *account) counts(view *signal.View, from uint32) map[signal.AgentID]Count {
 	f, _ := a.filter(&Query{View: view})
-	s := a.sight(f.view)
+	s := sightOf(a, f.view)
 	counts := map[signal.AgentID]Count{}
 	add := func(pair, open, closed int) {
 		agent := a.pairs.list[pair].agent

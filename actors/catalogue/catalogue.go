@@ -322,7 +322,7 @@ func (c *Catalogue) WeatherSignals(ctx context.Context, q WeatherQuery) ([]signa
 	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	items, total := a.weather.page(&q, a.sight(q.View), c.oldest())
+	items, total := a.weather.page(&q, sightOf(a, q.View), c.oldest())
 	return items, total, nil
 }
 
@@ -342,7 +342,7 @@ func (c *Catalogue) WeatherSignal(ctx context.Context, account signal.AccountID,
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	v := a.weather.byID[ulid]
-	if v == nil || v.created <= c.oldest() || !a.sees(view, v.kind, v.group) {
+	if v == nil || v.created <= c.oldest() || !seen(a, view, v.kind, v.group) {
 		return signal.WeatherSignal{}, signal.NotFound("weather signal")
 	}
 	return v.signal(), nil

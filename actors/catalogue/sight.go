@@ -8,8 +8,8 @@ type sight struct {
 	pairs, groups       []bool // of pairs and of groups of assets, by number; unused where all are seen
 }
 
-// sight returns the sight of a view, nil of one that sees everything.
-func (a *account) sight(view *signal.View) *sight {
+// sightOf returns what a view has of an account, nil of a view that has everything.
+func sightOf(a *account, view *signal.View) *sight {
 	if view.All() {
 		return nil
 	}
@@ -39,8 +39,8 @@ func (s *sight) seesGroup(n uint32) bool { return s == nil || s.allGroups || s.g
 // sees reports whether s has the rows of a kind and a group.
 func (s *sight) sees(of kind, group uint32) bool { return s.seesPair(of.pair()) && s.seesGroup(group) }
 
-// sees reports whether a view has the rows of a kind and a group, without the sight of the view.
-func (a *account) sees(view *signal.View, of kind, group uint32) bool {
+// seen reports whether a view has the rows of a kind and a group of an account, without the sight of the view.
+func seen(a *account, view *signal.View, of kind, group uint32) bool {
 	p := &a.pairs.list[of.pair()]
 	return view.Sees(p.agent, a.assets.names[group], p.strategy)
 }
