@@ -59,6 +59,10 @@ func TryDocumentedRequests(t *testing.T, demo *Client, password string) {
 			if a := demo.Do(http.MethodPost, path, body[1], "Content-Type: text/plain"); a.Status != http.StatusAccepted {
 				a.Ok(t) // a slow machine queues it
 			}
+		case strings.Contains(line, "-X DELETE"):
+			person.Do(http.MethodDelete, path, "").Ok(t)
+		case strings.HasSuffix(path, "/batch"):
+			person.Post(path, body[1]).Ok(t)
 		case strings.Contains(line, "$TOKEN") && body == nil:
 			person.Get(path).Ok(t)
 		case strings.Contains(line, "-X PATCH"):
