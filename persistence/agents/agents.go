@@ -2,6 +2,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -286,7 +287,9 @@ func (s *Store) read(ctx context.Context, account signal.AccountID) (*agents, er
 		}
 		all.list = append(all.list, a)
 	}
-	slices.SortFunc(all.list, func(a, b signal.Agent) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortFunc(all.list, func(a, b signal.Agent) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
 	return all, nil
 }
 

@@ -116,6 +116,45 @@ func TestIDsStayTaken(t *testing.T) {
 	storetest.Must(t, err)
 }
 
+// TestAgentsOfOneMoment are listed in one order, and a view has the names of those that it sees.
+func TestAgentsOfOneMoment(t *testing.T) {
+	t.Parallel()
+	s, _ := newStore(t)
+	ctx, account := t.Context(), signal.NewAccountID()
+	var want []signal.AgentID
+	for i := range 9 {
+		a := agentOf(account, signal.AgentID(fmt.Sprint("agent_", i)))
+		a.Strategies = []string{"cross", fmt.Sprint("way_", i)}
+		_, err := s.Add(ctx, a)
+		storetest.Must(t, err)
+		want = append(want, a.ID)
+	}
+	for range 5 { // the records are read as a map
+		list, err := s.Agents(ctx, account)
+		storetest.Must(t, err)
+		var got []signal.AgentID
+		for _, a := range list {
+			got = append(got, a.ID)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("listed are %v", got)
+		}
+	}
+	all := signal.Names{}
+	for view, want := range map[*signal.View]string{
+		signal.NewView(signal.NamesOf("agent_1"), all, all):                                       "[agent_1] [cross way_1]",
+		signal.NewView(all, all, signal.NamesOf("way_2", "way_3")):                                "[agent_2 agent_3] [way_2 way_3]",
+		signal.NewView(signal.NamesOf("agent_1"), all, signal.NamesOf("way_2")):                   "[] []",
+		signal.NewView(signal.NamesOf(), all, all):                                                "[] []",
+		signal.NewView(signal.NamesOf("agent_4", "x"), signal.NamesOf(), signal.NamesOf("cross")): "[agent_4] [cross]",
+	} {
+		ids, strategies, err := s.Names(ctx, account, view)
+		if got := fmt.Sprint(ids, strategies); got != want || err != nil {
+			t.Errorf("%s has %s, %v, want %s", view, got, err, want)
+		}
+	}
+}
+
 func TestAgentsOfAnAccountAreLimited(t *testing.T) {
 	t.Parallel()
 	s, _ := newStore(t)
