@@ -3,6 +3,7 @@ package signal
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"weak"
@@ -19,7 +20,7 @@ type Names struct {
 	some bool     // only those in list
 }
 
-// NamesOf returns the set of the names, none if there are none.
+// NamesOf returns the set of the names. Without names it is the set that has none.
 func NamesOf(names ...string) Names {
 	return Names{slices.Compact(slices.Sorted(slices.Values(names))), true}
 }
@@ -65,7 +66,7 @@ func (n *Names) UnmarshalJSON(b []byte) error {
 
 // View is what a reader sees of its account: the signals of which the agent, the asset and the strategy are all in its sets.
 // Views are made by NewView and do not change. Those with the same names are one value, so pointers to them compare as they do.
-// A nil view is that of whoever is no reader: it sees everything.
+// A nil view sees everything: it is that of an account's login and of keys that are no reader's.
 type View struct {
 	Agents     Names `json:"agents,omitzero"`
 	Assets     Names `json:"assets,omitzero"` // catalogue names, or subjects of content; compared without case
@@ -75,10 +76,12 @@ type View struct {
 	assets Names // folded
 }
 
-// views has every view that is in use, by its id.
+// views has every view that is in use, by its id. Those that are not are taken out when their number may have doubled,
+// so that a new view costs the same however many there are.
 var views struct {
-	mu   sync.Mutex
-	byID map[string]weak.Pointer[View]
+	mu    sync.Mutex
+	byID  map[string]weak.Pointer[View]
+	sweep int // at this length of byID
 }
 
 // NewView returns the view of the names.
@@ -104,10 +107,9 @@ func NewView(agents, assets, strategies Names) *View {
 	if views.byID == nil {
 		views.byID = make(map[string]weak.Pointer[View])
 	}
-	for id, other := range views.byID { // of views that nobody uses any more
-		if other.Value() == nil {
-			delete(views.byID, id)
-		}
+	if len(views.byID) >= views.sweep {
+		maps.DeleteFunc(views.byID, func(_ string, other weak.Pointer[View]) bool { return other.Value() == nil })
+		views.sweep = max(64, 2*len(views.byID))
 	}
 	views.byID[v.id] = weak.Make(v)
 	return v
