@@ -38,7 +38,7 @@ const (
 	slugRule   = "must be 3 to 40 lower-case letters, digits and hyphens, and begin with a letter"
 	maxTitle   = 80 // characters
 	titleRule  = "must be a text for the head of the page"
-	// publicationNotice is what whoever makes a record public must know.
+	// publicationNotice is what an account must know before it makes its record public.
 	publicationNotice = "While it is enabled, anyone reads without a credential what the agents of the account did. That publishes " +
 		"the id of the account and the salt of its leaves, which cannot be taken back. A slug is never free again."
 )

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ func viewTerms(k *credential.APIKey) *readerTerms {
 	return &readerTerms{k.View, k.MaxConnections, notice(k.View)}
 }
 
-// notice returns what whoever makes a reader should know.
+// notice returns what an account should know of a reader with this view.
 func notice(v *signal.View) string {
 	for _, set := range []struct {
 		name  string
@@ -153,10 +154,8 @@ func texts[T ~string](items []T) []string {
 
 // newReaders is the answer to createMany.
 type newReaders struct {
-	APIKeys        []newReaderView `json:"api_keys"`
-	View           *signal.View    `json:"view"`
-	MaxConnections int             `json:"max_connections"`
-	Notice         string          `json:"notice"`
+	APIKeys []newReaderView `json:"api_keys"`
+	*readerTerms
 }
 
 type newReaderView struct {
@@ -172,7 +171,7 @@ func (h *ReaderHandlers) createMany(c *call) error {
 	var in credentials.NewReader
 	if err := c.decode(func(o *request.Object) {
 		prefix = readKeyName(o, "name_prefix", credentials.MaxKeyPrefix)
-		o.Require("count", "must be from 1 to 500")
+		o.Require("count", fmt.Sprintf("must be from 1 to %d", credentials.MaxReadersAtOnce))
 		count, _ = o.Integer("count", 1, credentials.MaxReadersAtOnce)
 		o.Require("view", "must be an object, such as {}: only readers are made by the hundred")
 		in = h.read(c, o)
@@ -183,7 +182,7 @@ func (h *ReaderHandlers) createMany(c *call) error {
 	if err != nil {
 		return err
 	}
-	made := newReaders{make([]newReaderView, len(keys)), in.View, keys[0].MaxConnections, notice(in.View)}
+	made := newReaders{make([]newReaderView, len(keys)), viewTerms(&keys[0])}
 	for i, k := range keys {
 		made.APIKeys[i] = newReaderView{k.ID, secrets[i], k.Name}
 	}

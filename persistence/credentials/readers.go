@@ -76,7 +76,7 @@ func (s *ReaderStore) LastNumber(ctx context.Context, account signal.AccountID, 
 	return last, nil
 }
 
-// maxNumber is above the numbers that LastNumber takes for such: nobody counts so far.
+// maxNumber is above every number that LastNumber reads: a name may end with other digits.
 const maxNumber = 1_000_000_000_000
 
 // ReadersNamed returns the readers of an account whose names begin with prefix.
