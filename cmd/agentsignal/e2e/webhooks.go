@@ -129,8 +129,10 @@ func (a HookRequest) Delivery() string { return a.Header.Get("X-Service-Delivery
 // Event returns the identifier of the event.
 func (a HookRequest) Event() string { return a.Header.Get("Webhook-Id") }
 
+// Kind returns the type of the event.
 func (a HookRequest) Kind() string { return a.Header.Get("X-Service-Event") }
 
+// Attempt returns the number of the attempt, from 1.
 func (a HookRequest) Attempt() int { n, _ := strconv.Atoi(a.Header.Get("X-Service-Attempt")); return n }
 
 // Envelope is the form of every body.
