@@ -142,6 +142,14 @@ func (f *following) position() signal.Position {
 	return f.passed
 }
 
+// end returns the end of what subscribers can be given, where that is known without a question to Redis: while events are
+// withheld.
+func (f *following) end() (end signal.Position, known bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.passed.Later(f.confirmed.position()), f.withheld
+}
+
 // pass records that subscribers have been given everything up to p.
 func (f *following) pass(p signal.Position) {
 	f.mu.Lock()

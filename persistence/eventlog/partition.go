@@ -19,7 +19,6 @@ type tailPartition struct {
 	log         *slog.Logger
 	count       int // TailOptions.Count
 	follow      *following
-	head        *headQuestions
 
 	reading sync.Mutex // held while subscribers are called; guards the next fields
 	cursor  signal.Position

@@ -27,6 +27,7 @@ type tailReader struct {
 	withheld *atomic.Int64  // partitions of which events are withheld
 
 	partitions []int // of this reader
+	heads      *headQuestions
 	connected  atomic.Bool
 	pacing     pacing
 	idle       chan struct{} // holds a value when a partition was added, for a reader without any

@@ -135,23 +135,32 @@ func (s *Store) event(p int, e *redisclient.Entry) (signal.Event, bool) {
 
 // LastEvent returns the position of the newest event, or zero.
 func (s *Store) LastEvent(ctx context.Context, p int) (signal.Position, error) {
-	return s.lastEventAfter(ctx, p, signal.Position{})
+	ends := map[int]signal.Position{p: {}}
+	err := s.lastEventsAfter(ctx, ends)
+	return ends[p], err
 }
 
-// lastEventAfter returns the position of the newest event, or after if no event follows
-// it. The entry at after is not read.
-func (s *Store) lastEventAfter(ctx context.Context, p int, after signal.Position) (signal.Position, error) {
-	reply, err := s.Raw(ctx, s.RDB, nil, "XREVRANGE", s.EventsKey(p), "+", "("+after.String(), "COUNT", 1)
+// lastEventsAfter replaces positions, by partition, with those of the newest events, where events follow. The entries at
+// the positions are not read.
+func (s *Store) lastEventsAfter(ctx context.Context, ends map[int]signal.Position) error {
+	commands, partitions := make([][]any, 0, len(ends)), make([]int, 0, len(ends))
+	for p, after := range ends {
+		commands = append(commands, []any{"XREVRANGE", s.EventsKey(p), "+", "(" + after.String(), "COUNT", 1})
+		partitions = append(partitions, p)
+	}
+	replies, err := s.RawAll(ctx, s.RDB, commands)
 	if err != nil {
-		return after, redisclient.Failed(err, "read the end of event log %d", p)
+		return redisclient.Failed(err, "read the ends of event logs")
 	}
-	r := redisclient.NewReplyReader(reply)
-	entries, err := r.Entries(nil)
-	if err != nil {
-		return after, fmt.Errorf("read the end of event log %d: %w", p, err)
+	for i, p := range partitions {
+		r := redisclient.NewReplyReader(replies[i])
+		entries, err := r.Entries(nil)
+		if err != nil {
+			return fmt.Errorf("read the end of event log %d: %w", p, err)
+		}
+		if len(entries) > 0 {
+			ends[p] = entries[0].Position
+		}
 	}
-	if len(entries) == 0 {
-		return after, nil
-	}
-	return entries[0].Position, nil
+	return nil
 }

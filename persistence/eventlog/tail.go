@@ -68,6 +68,7 @@ func NewTail(s *Store, o TailOptions) *Tail {
 	for range readers {
 		t.readers = append(t.readers, &tailReader{
 			store: s, log: o.Log, count: o.Count, all: t.partitions, byKey: byKey, withheld: withheld,
+			heads:   &headQuestions{store: s, log: o.Log, partitions: t.partitions},
 			pacing:  newPacing(cmp.Or(o.Pause, time.Millisecond), cmp.Or(o.MaxPause, 4*time.Millisecond)),
 			idle:    make(chan struct{}, 1),
 			added:   make(chan struct{}, 1),
@@ -80,8 +81,7 @@ func NewTail(s *Store, o TailOptions) *Tail {
 		byKey[s.EventsKey(p)] = p
 		f := &following{number: p, started: started, idle: o.Idle, reader: r, confirmed: &s.confirmed[p], held: withheld,
 			ready: make(chan struct{})}
-		t.partitions[p] = &tailPartition{number: p, store: s, subscribers: t.subscribers, log: o.Log, count: o.Count, follow: f,
-			head: &headQuestions{store: s, partition: p, log: o.Log, follow: f}}
+		t.partitions[p] = &tailPartition{number: p, store: s, subscribers: t.subscribers, log: o.Log, count: o.Count, follow: f}
 	}
 	return t
 }
@@ -142,14 +142,14 @@ func (t *Tail) Wait(ctx context.Context, partition int, p signal.Position) error
 // what replicas have of it while they are missing.
 // KindUnavailable: Redis does not answer, or ctx ended.
 func (t *Tail) Head(ctx context.Context, partition int) (signal.Position, error) {
-	return t.partitions[partition].head.end(ctx)
+	return t.partitions[partition].follow.reader.heads.end(ctx, partition)
 }
 
 // Close cancels the questions of Head that are in flight and waits for their end.
 func (t *Tail) Close(ctx context.Context) error {
 	var errs []error
-	for _, p := range t.partitions {
-		errs = append(errs, p.head.asking.Close(ctx))
+	for _, r := range t.readers {
+		errs = append(errs, r.heads.asking.Close(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -305,10 +305,11 @@ func TestTailHeadAndWait(t *testing.T) {
 		t.Errorf("Head of an empty log = %v, %v", head, err)
 	}
 	b.run()
-	account := accountIn(b.store, 0)
-	// Each answer is at least as new as the log before the question.
+	// Each answer is at least as new as the log before the question, which others share that ask for other logs.
 	var wg sync.WaitGroup
-	for range 16 {
+	for i := range 16 {
+		partition := i % 3
+		account := accountIn(b.store, partition)
 		wg.Go(func() {
 			for range 40 {
 				p, err := b.log.Append(t.Context(), noted(account, "x"))
@@ -316,14 +317,20 @@ func TestTailHeadAndWait(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				head, err := b.tail.Head(t.Context(), 0)
+				head, err := b.tail.Head(t.Context(), partition)
 				if err != nil || head.Compare(p) < 0 {
 					t.Errorf("Head = %v, %v; %v was appended before", head, err, p)
 				}
-				if err := b.tail.Wait(t.Context(), 0, head); err != nil {
+				if end, err := b.store.LastEvent(t.Context(), partition); err != nil || end.Compare(head) < 0 {
+					t.Errorf("Head = %v, and then the end is %v, %v", head, end, err)
+				}
+				if head, err := b.tail.Head(t.Context(), 3); err != nil || !head.IsZero() {
+					t.Errorf("Head of an empty log = %v, %v", head, err)
+				}
+				if err := b.tail.Wait(t.Context(), partition, head); err != nil {
 					t.Error(err)
 				}
-				if passed := b.tail.partitions[0].follow.position(); passed.Compare(head) < 0 {
+				if passed := b.tail.partitions[partition].follow.position(); passed.Compare(head) < 0 {
 					t.Errorf("passed %v after waiting for %v", passed, head)
 				}
 			}
@@ -377,8 +384,8 @@ func TestHeadShares(t *testing.T) {
 	server.Pause()
 	var wg sync.WaitGroup
 	wg.Go(func() { b.tail.Head(t.Context(), 0) })
-	part := b.tail.partitions[0]
-	asked := func() bool { part.follow.mu.Lock(); defer part.follow.mu.Unlock(); return part.head.asked != nil }
+	heads := b.tail.readers[0].heads
+	asked := func() bool { heads.mu.Lock(); defer heads.mu.Unlock(); return heads.asked != nil }
 	eventually(t, asked)
 	var started sync.WaitGroup
 	for range 50 {
@@ -386,7 +393,7 @@ func TestHeadShares(t *testing.T) {
 		wg.Go(func() { started.Done(); b.tail.Head(t.Context(), 0) })
 	}
 	started.Wait()
-	eventually(t, func() bool { part.follow.mu.Lock(); defer part.follow.mu.Unlock(); return part.head.next != nil })
+	eventually(t, func() bool { heads.mu.Lock(); defer heads.mu.Unlock(); return heads.next != nil })
 	server.Continue()
 	wg.Wait()
 	// A few more if some of the 50 were slow to come.
@@ -408,7 +415,7 @@ func TestTailCloseEndsQuestions(t *testing.T) {
 	if err := b.tail.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if asked := b.tail.partitions[0].head.asked; asked != nil {
+	if asked := b.tail.readers[0].heads.asked; asked != nil {
 		t.Error("Close did not wait for the question")
 	}
 	if _, err := b.tail.Head(t.Context(), 0); !errors.Is(err, tasks.ErrClosed) {

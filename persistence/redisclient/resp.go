@@ -107,6 +107,31 @@ func (c *Client) Raw(ctx context.Context, rdb redis.UniversalClient, buffer *Buf
 	}
 }
 
+// RawAll is Raw for several commands in one pipeline. On a cluster it takes a single one.
+func (c *Client) RawAll(ctx context.Context, rdb redis.UniversalClient, commands [][]any) ([][]byte, error) {
+	if len(commands) == 1 {
+		reply, err := c.Raw(ctx, rdb, nil, commands[0]...)
+		return [][]byte{reply}, err
+	}
+	buffers, replies := make([]Buffer, len(commands)), make([][]byte, len(commands))
+	pipe := rdb.Pipeline()
+	for i, args := range commands {
+		if err := pipe.Process(ctx, redis.NewRawWriteToCmd(ctx, &buffers[i], args...)); err != nil {
+			return nil, err
+		}
+	}
+	if err := Execute(ctx, pipe); err != nil {
+		return nil, err
+	}
+	for i := range buffers {
+		replies[i] = buffers[i].b
+		if err := answered(replies[i]); err != nil {
+			return nil, err
+		}
+	}
+	return replies, nil
+}
+
 // answered returns the error of a raw reply, or nil.
 func answered(reply []byte) error {
 	if len(reply) == 0 || reply[0] != '-' && reply[0] != '!' {
