@@ -216,7 +216,7 @@ func (a *account) listing(n uint32) signal.Listing {
 // match returns the rows with numbers from on that q selects, or false if q cannot match.
 func (a *account) match(q *Query, from uint32) (matches, bool) {
 	f, ok := a.filter(q)
-	if !ok {
+	if !ok || f.status == signal.Open && a.noneOpen(f) {
 		return nil, false
 	}
 	if f.any() {
@@ -231,6 +231,16 @@ func (a *account) match(q *Query, from uint32) (matches, bool) {
 		skip = int(set.Rank(from - 1))
 	}
 	return some{set, skip, int(set.GetCardinality()) - skip}, true
+}
+
+// noneOpen reports whether no open row has the agent, the strategy and the direction of f.
+func (a *account) noneOpen(f filter) bool {
+	for k := range a.rows.openOf {
+		if (f.direction == "" || f.direction == k.direction()) && (!f.byPair() || f.hasPair(&a.pairs.list[k.pair()])) {
+			return false
+		}
+	}
+	return true
 }
 
 // set returns all rows that f selects, and caches them unless they are a set of the

@@ -41,13 +41,14 @@ func (f filter) any() bool {
 	return f.view == nil && !f.byPair() && !f.byAsset && f.direction == "" && f.status == "" && f.minConfidence == 0
 }
 
-// selects reports whether f selects v. s is the sight of the view of f.
+// selects reports whether f selects v. s is the sight of the view of f. What needs the row alone comes first.
 func (f filter) selects(a *account, s *sight, v *row) bool {
-	return v.conf >= f.minConfidence && s.sees(v.kind, a.assets.groupOf[v.asset]) &&
-		(!f.byPair() || f.hasPair(&a.pairs.list[v.kind.pair()])) &&
-		(!f.byAsset || f.has(a.assets.groupOf[v.asset])) &&
+	return v.conf >= f.minConfidence &&
+		(f.status == "" || (f.status == signal.Open) == (v.closed == 0)) &&
 		(f.direction == "" || f.direction == v.kind.direction()) &&
-		(f.status == "" || (f.status == signal.Open) == (v.closed == 0))
+		s.sees(v.kind, a.assets.groupOf[v.asset]) &&
+		(!f.byAsset || f.has(a.assets.groupOf[v.asset])) &&
+		(!f.byPair() || f.hasPair(&a.pairs.list[v.kind.pair()]))
 }
 
 // byPair reports whether f selects by agent or strategy.

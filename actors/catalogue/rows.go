@@ -66,6 +66,7 @@ type rows struct {
 	first  uint32 // number of the first row of blocks[0]; a multiple of blockRows
 	next   uint32 // number of the next row
 	open   int    // rows that are not closed
+	openOf map[kind]int
 	// far holds the sequence numbers that do not fit into a place: 2n is the key of the
 	// creation of row n, 2n+1 that of its closing. It is only used while the clock of
 	// Redis stands still.
@@ -94,8 +95,19 @@ func (r *rows) add(v row) uint32 {
 	b.minID, b.maxID = min(b.minID, ms), max(b.maxID, ms)
 	b.last = v.created
 	r.next++
-	r.open++
+	r.countOpen(&v, 1)
 	return n
+}
+
+// countOpen adds to the numbers of open rows like v.
+func (r *rows) countOpen(v *row, n int) {
+	if r.openOf == nil {
+		r.openOf = map[kind]int{}
+	}
+	r.open += n
+	if r.openOf[v.kind] += n; r.openOf[v.kind] == 0 {
+		delete(r.openOf, v.kind)
+	}
 }
 
 // pack returns p as a place, and stores a sequence number that does not fit in far.
@@ -152,7 +164,7 @@ func (r *rows) close(n uint32, p signal.Position) {
 		delete(r.initial, n)
 	}
 	v.closed = r.pack(p, n, 1)
-	r.open--
+	r.countOpen(v, -1)
 }
 
 // after returns the number of the first row created after ms, or next.
@@ -218,7 +230,7 @@ func (r *rows) drop(n uint32) uint32 {
 	for _, b := range r.blocks[:whole] {
 		for i := range b.rows {
 			if b.rows[i].closed == 0 {
-				r.open--
+				r.countOpen(&b.rows[i], -1)
 			}
 		}
 	}

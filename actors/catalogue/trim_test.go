@@ -72,6 +72,13 @@ func TestTrimOfAnIndexedAccount(t *testing.T) {
 	if got, want := a.index.atLeast[0].GetCardinality(), uint64(a.rows.next-first); got != want {
 		t.Errorf("the index has %d rows, want %d", got, want)
 	}
+	open := 0
+	for _, n := range a.rows.openOf {
+		open += n
+	}
+	if in := int(a.index.open.GetCardinality()); open != in || a.rows.open != in {
+		t.Errorf("%d rows are counted as open, %d by agent, strategy and direction; the index has %d", a.rows.open, open, in)
+	}
 }
 
 func TestPageDoesNotRead(t *testing.T) {
