@@ -120,11 +120,12 @@ var placeholders = strings.Fields("ticker exchange open high low close volume ti
 // unfilled returns the error of the first placeholder in text, or nil.
 func unfilled(text []byte) error {
 	found := string(placeholder.Find(text))
+	if found == "" {
+		return nil
+	}
 	inner := strings.TrimSpace(strings.Trim(found, "{}"))
 	near := spelling.Nearest(inner, placeholders)
 	switch {
-	case found == "":
-		return nil
 	case strings.HasPrefix(inner, "strategy.") && slices.Contains(placeholders, inner):
 		return fail(CodePlaceholder, "%s was not filled in: TradingView does that only in alerts of a strategy, for its "+
 			`order fills. In alerts of an indicator, a drawing or a price write the word itself, such as "action": "buy"`, found)
