@@ -10,8 +10,6 @@ import (
 	"iter"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -43,6 +41,8 @@ const (
 	// queuedFor is how old a queued alert may be when it is carried out, and retryQueued the pause between two attempts.
 	queuedFor   = time.Minute
 	retryQueued = time.Second
+	// maxNoted is how many intakes a node remembers to have noted.
+	maxNoted = 10_000
 	// noteTimeout limits the writing of a refused request to the list of its intake.
 	noteTimeout = time.Second
 )
@@ -61,6 +61,7 @@ type AlertHandlers struct {
 	log   *slog.Logger
 	seed  maphash.Seed
 	turns [alertTurns]chan struct{} // by the hash of a topic: holds one while an alert about it is carried out
+	marks alertMarks
 
 	mu    sync.Mutex
 	noted map[signal.IntakeID]time.Time // when the last alert over a limit was noted
@@ -121,8 +122,9 @@ type alert struct {
 	intake   signal.Intake
 	received time.Time
 	body     []byte
-	fence    string      // the topic that keeps it from being carried out once it is queued; empty for a queued one
-	job      *signal.Job // that carries it out; nil: its own request does
+	claim    chan struct{} // see signal.Alert
+	job      *signal.Job   // that carries it out; nil: its own request does
+	fresh    bool          // its marks are read from the store, whatever the node remembers
 
 	chartalert.Alert
 	understood string // in words; empty: nothing
@@ -176,9 +178,6 @@ func (h *AlertHandlers) firstOver(id signal.IntakeID) bool {
 	return true
 }
 
-// maxNoted is how many intakes noted remembers.
-const maxNoted = 10_000
-
 // note adds a refused request to the list of its intake.
 func (h *AlertHandlers) note(c *call, err error) {
 	p := newProblem(err)
@@ -226,6 +225,7 @@ func (h *AlertHandlers) carryOut(ctx context.Context, a *alert) (answer alertAns
 		_, invalid := errors.AsType[*request.InvalidError](err)
 		switch {
 		case signal.CodeOf(err) == "alert_overtaken":
+			a.fresh = true
 		case signal.CodeOf(err) == "agent_changed" || invalid: // by what the agent was
 			if gone := h.reread(ctx, a); gone != nil {
 				return answer, gone
@@ -259,11 +259,6 @@ func (h *AlertHandlers) inTurn(ctx context.Context, a *alert) (alertAnswer, erro
 // errOvertaken is the answer to an alert that others have overtaken on other nodes as often as it was tried.
 var errOvertaken = &signal.Error{Kind: signal.KindUnavailable, Code: "unavailable", RetryAfter: time.Second,
 	Message: "too many alerts about the asset arrive at once"}
-
-// topic returns the name of the topic of a for a strategy.
-func (a *alert) topic(strategy string) string {
-	return strings.Join([]string{string(a.agent.ID), strategy, a.asset}, "\x00")
-}
 
 // understand parses the body, and finds the asset and the strategy.
 func (h *AlertHandlers) understand(ctx context.Context, a *alert) error {
@@ -331,11 +326,14 @@ func (h *AlertHandlers) attempt(ctx context.Context, a *alert) (alertAnswer, err
 	for _, s := range strategies {
 		topics = append(topics, a.topic(s))
 	}
-	marks, err := h.Intakes.Marks(ctx, account, topics)
+	marks, err := h.marksOf(ctx, a, topics)
 	if err != nil {
 		return alertAnswer{}, err
 	}
 	if answer, ok := a.repeated(marks); ok {
+		if !a.fresh {
+			return alertAnswer{}, errRemembered
+		}
 		return h.again(ctx, account, answer)
 	}
 	// Signals of the direction that the alert asks for, and those that it ends.
@@ -354,10 +352,8 @@ func (h *AlertHandlers) attempt(ctx context.Context, a *alert) (alertAnswer, err
 	if a.outdated(marks) {
 		return alertAnswer{}, expired("a later alert about the asset was carried out before it", nil)
 	}
-	carried := &signal.Alert{Intake: a.intake.ID, Topics: marks, Digest: a.digest, Received: a.received, Job: a.job}
-	if a.fence != "" {
-		carried.Topics = append(carried.Topics, signal.AlertTopic{Name: a.fence})
-	}
+	carried := &signal.Alert{ID: signal.NewEventID(), Intake: a.intake.ID, Topics: marks, Digest: a.digest, Received: a.received,
+		Job: a.job, Claim: a.claim}
 	if a.opens() && a.Position != "" {
 		for open, err := range h.open(ctx, a, same) {
 			if err != nil {
@@ -374,6 +370,9 @@ func (h *AlertHandlers) attempt(ctx context.Context, a *alert) (alertAnswer, err
 			return alertAnswer{}, err
 		}
 		if len(carried.Exits) > 0 { // one append ends those of one page
+			if !a.fresh {
+				return alertAnswer{}, errRemembered
+			}
 			only := signal.Change{Account: account, Agent: &a.agent, Alert: &signal.Alert{Exits: carried.Exits}}
 			if _, err := h.Events.Append(ctx, only); err != nil {
 				return alertAnswer{}, err
@@ -391,29 +390,19 @@ func (h *AlertHandlers) attempt(ctx context.Context, a *alert) (alertAnswer, err
 	return h.settle(ctx, a, carried, result)
 }
 
-// repeated returns the answer to the same alert before, if none about the same was accepted since.
-func (a *alert) repeated(marks []signal.AlertTopic) (answer string, ok bool) {
-	for _, t := range marks {
-		mark := strings.SplitN(t.Mark, " ", 4)
-		if len(mark) < 4 || mark[1] != a.digest {
-			return "", false
-		}
-		answer = mark[3]
-	}
-	return answer, answer != ""
-}
+// errRemembered lets an alert be tried again by the marks of the store, before something that no append refuses.
+var errRemembered = &signal.Error{Kind: signal.KindConflict, Code: "alert_overtaken",
+	Message: "the node may have missed an alert"}
 
-// outdated reports whether a was queued, and would undo what a later alert about the same has decided: one that opens a signal
-// whatever is open undoes nothing.
-func (a *alert) outdated(marks []signal.AlertTopic) bool {
-	if a.job == nil || a.opens() && a.Position == "" {
-		return false
+// marksOf returns the marks of topics of a: those that this node has left, or those of the store.
+func (h *AlertHandlers) marksOf(ctx context.Context, a *alert, topics []string) ([]signal.AlertTopic, error) {
+	if !a.fresh {
+		if list, all := h.marks.left(a.agent.Account, topics); all {
+			return list, nil
+		}
+		a.fresh = true
 	}
-	return slices.ContainsFunc(marks, func(t signal.AlertTopic) bool {
-		mark := strings.SplitN(t.Mark, " ", 4)
-		received, err := strconv.ParseInt(mark[min(2, len(mark)-1)], 10, 64)
-		return err == nil && received > a.received.UnixMilli()
-	})
+	return h.Intakes.Marks(ctx, a.agent.Account, topics)
 }
 
 // again answers a repeated alert: with the signal that the first has made, or its answer.
@@ -477,7 +466,9 @@ func (h *AlertHandlers) settle(ctx context.Context, a *alert, carried *signal.Al
 		return alertAnswer{}, err
 	}
 	carried.Answer, carried.Request = string(body), a.request(http.StatusOK, result.Reason, nil)
-	_, err = h.Events.Append(ctx, signal.Change{Account: a.agent.Account, Agent: &a.agent, Alert: carried})
+	if _, err = h.Events.Append(ctx, signal.Change{Account: a.agent.Account, Agent: &a.agent, Alert: carried}); err == nil {
+		h.marks.remember(a.agent.Account, carried, "")
+	}
 	return alertAnswer{body: body}, err
 }
 
@@ -508,6 +499,7 @@ func (h *AlertHandlers) submit(ctx context.Context, a *alert, carried *signal.Al
 			var f request.Faults
 			return submissionError(&f, outcome.Run, err)
 		}
+		h.marks.remember(req.Account, carried, outcome.Signal.ID)
 		answer.body = appendSignal(make([]byte, 0, 512+len(outcome.Signal.Metadata)), outcome.Signal)
 		return nil
 	}

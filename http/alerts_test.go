@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/limits"
 )
@@ -105,7 +108,6 @@ func TestSlowAlertsAreQueued(t *testing.T) {
 		notes   int
 	}{
 		"stored":               {[]error{nil}, false, 202, `{"signal":null,"reason":"queued"}`, 0},
-		"just carried out":     {[]error{refusal(signal.KindConflict, "alert_overtaken")}, false, 202, `"queued"`, 0},
 		"after a change":       {[]error{refusal(signal.KindConflict, "agent_changed"), nil}, false, 202, `"queued"`, 0},
 		"after its revocation": {[]error{refusal(signal.KindConflict, "agent_changed")}, true, 404, "not_found", 1},
 		"not stored":           {[]error{unknown}, false, 503, "unavailable", 1},
@@ -113,7 +115,9 @@ func TestSlowAlertsAreQueued(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var appended []signal.Change
-				f := &fakes{run: func(ctx context.Context, _ signal.RunRequest) (agent.Outcome, error) {
+				claims := make(chan chan struct{}, 1)
+				f := &fakes{run: func(ctx context.Context, req signal.RunRequest) (agent.Outcome, error) {
+					claims <- req.Alert.Claim
 					<-ctx.Done()
 					return agent.Outcome{}, ctx.Err()
 				}, append: func(c signal.Change) error {
@@ -135,13 +139,110 @@ func TestSlowAlertsAreQueued(t *testing.T) {
 				}
 				got := appended[0]
 				if j := got.Alert.Queued; j == nil || string(j.Alert.Body) != "buy BTC" || j.Alert.Intake != intakeID ||
-					!j.CreatedAt.Equal(start) || got.Agent == nil || len(got.Alert.Topics) != 1 ||
-					got.Alert.Topics[0].Name == "" {
+					!j.CreatedAt.Equal(start) || got.Agent == nil || len(<-claims) != 0 {
 					t.Errorf("%+v", got)
 				}
 			})
 		})
 	}
+}
+
+// An alert that is being appended is not queued: its append decides, if it ends soon.
+func TestAlertsThatAreBeingAppendedAreNotQueued(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		takes  time.Duration
+		err    error
+		status int
+	}{
+		"it succeeds":    {time.Second, nil, 200},
+		"it is refused":  {1600 * time.Millisecond, refusal(signal.KindConflict, "alert_overtaken"), 202},
+		"it is unknown":  {time.Second, signal.Unavailable(errors.New("no answer")), 503},
+		"it takes long":  {3 * time.Second, nil, 503},
+		"it is too slow": {3 * time.Second, refusal(signal.KindConflict, "alert_overtaken"), 503},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var queued, runs atomic.Int64
+				f := &fakes{run: func(ctx context.Context, req signal.RunRequest) (agent.Outcome, error) {
+					if runs.Add(1) > 1 {
+						<-ctx.Done()
+						return agent.Outcome{}, ctx.Err()
+					}
+					time.Sleep(time.Second) // then it is appended
+					<-req.Alert.Claim
+					time.Sleep(test.takes - time.Second)
+					if test.err != nil && signal.KindOf(test.err) == signal.KindConflict {
+						req.Alert.Claim <- struct{}{}
+					}
+					return agent.Outcome{Run: runID, Signal: newSignal()}, test.err
+				}, append: func(c signal.Change) error {
+					queued.Add(1)
+					return nil
+				}}
+				start := time.Now()
+				a := do(t, newServer(t, f), "POST", "/v1/intake/right", "buy BTC", "Content-Type:text/plain")
+				if a.Status != test.status || (queued.Load() == 1) != (test.status == 202) {
+					t.Errorf("%d, queued %d times: %s", a.Status, queued.Load(), a.Body)
+				}
+				if took := time.Since(start); took > 2*time.Second {
+					t.Errorf("answered after %s", took)
+				}
+				time.Sleep(time.Minute) // what still runs ends
+			})
+		})
+	}
+}
+
+// The marks of the store are read where the node has left none, and before something that no append refuses.
+func TestMarksOfAlertsAreRemembered(t *testing.T) {
+	t.Parallel()
+	var marks [][]signal.AlertTopic // of the runs
+	overtaken := false
+	f := &fakes{run: func(_ context.Context, r signal.RunRequest) (agent.Outcome, error) {
+		if marks = append(marks, r.Alert.Topics); overtaken {
+			overtaken = false
+			return agent.Outcome{}, refusal(signal.KindConflict, "alert_overtaken")
+		}
+		return agent.Outcome{Run: runID, Signal: newSignal()}, nil
+	}}
+	s := newServer(t, f)
+	send := func(body string, reads int, want ...string) {
+		t.Helper()
+		before := f.intakes.reads
+		marks = nil
+		if a := do(t, s, "POST", "/v1/intake/right", body, "Content-Type:text/plain"); a.Status != 200 {
+			t.Fatal(a.Status, a.Body)
+		}
+		if n := f.intakes.reads - before; n != reads || len(marks) != len(want) {
+			t.Fatalf("%s: %d reads of marks, %d runs", body, n, len(marks))
+		}
+		for i, m := range marks {
+			if len(m) != 1 || !strings.HasSuffix(m[0].Mark, want[i]) {
+				t.Errorf("%s: run %d by the marks %+v", body, i, m)
+			}
+		}
+	}
+	left := " " + string(newSignal().ID)
+	f.intakes.marks = []string{"1-0 d 1 other"}
+	send("buy BTC note=1", 1, "other")
+	send("buy BTC note=2", 0, left)
+	send("buy ETH note=3", 1, "other")
+	overtaken = true
+	send("buy BTC note=4", 1, left, "other")
+	send("buy BTC note=4", 1, "other") // it may be another one's by now
+	send("flat BTC", 1)                // of all strategies
+	send("buy BTC strategy=other", 0, `"]}`)
+	f.locate = func(q catalogue.Query, before signal.Location) ([]signal.Location, int, error) {
+		if before.ID != "" {
+			return make([]signal.Location, 1), q.Limit + 1, nil
+		}
+		return slices.Repeat([]signal.Location{{ID: newSignal().ID}}, q.Limit), q.Limit + 1, nil
+	}
+	f.at = func(_ signal.AccountID, at []signal.Location) ([]*signal.Signal, error) {
+		return slices.Repeat([]*signal.Signal{newSignal()}, len(at)), nil
+	}
+	send("sell BTC strategy=other", 1, "other") // ends more than one append does
 }
 
 // Alerts about one asset wait for each other no longer than one alone takes.

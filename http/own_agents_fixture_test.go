@@ -108,6 +108,7 @@ type fakeIntakes struct {
 	notes   [][]byte
 	revoked bool
 	marks   []string // of topics
+	reads   int      // of marks
 }
 
 var mine = signal.Agent{ID: "mine", Account: accountID, Category: signal.Trading, Strategies: []string{"cross", "other"}}
@@ -148,7 +149,13 @@ func (f *fakeIntakes) OfIntake(context.Context, signal.AccountID, signal.AgentID
 }
 
 func (f *fakeIntakes) Marks(_ context.Context, _ signal.AccountID, topics []string) ([]signal.AlertTopic, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reads++
 	list := make([]signal.AlertTopic, len(topics))
+	for i, name := range topics {
+		list[i].Name = name
+	}
 	for i := range min(len(list), len(f.marks)) {
 		list[i].Mark = f.marks[i]
 	}

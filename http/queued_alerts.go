@@ -20,7 +20,8 @@ func (h *AlertHandlers) bounded(c *call, a *alert) (alertAnswer, error) {
 		answer alertAnswer
 		err    error
 	}
-	a.fence = "alert " + string(signal.NewEventID())
+	a.claim = make(chan struct{}, 1)
+	a.claim <- struct{}{}
 	r := &result{alert: *a, err: panics.ErrPanicked}
 	done := make(chan *result, 1)
 	go func() {
@@ -34,27 +35,35 @@ func (h *AlertHandlers) bounded(c *call, a *alert) (alertAnswer, error) {
 		*a = r.alert
 		return r.answer, r.err
 	case <-late.C:
-		return h.queue(c, a)
+	}
+	limited, stop := context.WithTimeout(ctx, queueTimeout)
+	defer stop()
+	select {
+	case r := <-done: // it was being appended
+		*a = r.alert
+		return r.answer, r.err
+	case <-a.claim:
+		return h.queue(limited, c, a)
+	case <-limited.Done():
+		return alertAnswer{}, signal.Unavailable(errors.New("it is not known whether the alert was appended"))
 	}
 }
 
-// queue acknowledges a. What carries it out now is refused after that.
-func (h *AlertHandlers) queue(c *call, a *alert) (alertAnswer, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), queueTimeout)
-	defer cancel()
+// queue acknowledges a, whose claim the caller has.
+func (h *AlertHandlers) queue(ctx context.Context, c *call, a *alert) (alertAnswer, error) {
 	j := &signal.Job{ID: signal.NewJobID(), Run: signal.NewRunID(), Kind: signal.JobAlert, Status: signal.JobQueued,
 		CreatedAt: a.received, Request: signal.RunRequest{Account: a.agent.Account, Agent: a.agent.ID},
 		Alert: &signal.QueuedAlert{Intake: a.intake.ID, RequestID: c.id, Body: a.body}}
 	for range alertAttempts {
 		_, err := h.Events.Append(ctx, signal.Change{Account: a.agent.Account, Agent: &a.agent, Alert: &signal.Alert{
-			Intake: a.intake.ID, Topics: []signal.AlertTopic{{Name: a.fence}}, Received: a.received, Queued: j}})
-		switch code := signal.CodeOf(err); {
-		case code == "agent_changed":
+			Intake: a.intake.ID, Received: a.received, Queued: j}})
+		if signal.CodeOf(err) == "agent_changed" {
 			if err := h.reread(ctx, a); err != nil {
 				return alertAnswer{}, err
 			}
 			continue
-		case err != nil && code != "alert_overtaken": // which says that it has just been carried out
+		}
+		if err != nil {
 			return alertAnswer{}, err
 		}
 		body, err := encode(alertResult{Reason: "queued"})
@@ -65,7 +74,7 @@ func (h *AlertHandlers) queue(c *call, a *alert) (alertAnswer, error) {
 
 // CarryOut carries out the queued alert of a job, and ends the job. After an error the job is to be taken again.
 func (h *AlertHandlers) CarryOut(ctx context.Context, j signal.Job) error {
-	a := &alert{received: j.CreatedAt, body: j.Alert.Body, job: &j}
+	a := &alert{received: j.CreatedAt, body: j.Alert.Body, job: &j, fresh: true}
 	a.agent.Account, a.agent.ID, a.intake.ID = j.Request.Account, j.Request.Agent, j.Alert.Intake
 	var last error
 	for {

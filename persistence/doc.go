@@ -77,7 +77,7 @@
 //	{pNN}:mails                   zset   mails by when to send them                     until they are sent
 //	{pNN}:mailrecords             hash   the records of these mails                     as the mail
 //	{pNN}:agents:ACCOUNT          hash   agents of an account, and "#AGENT" -> revision until the account is erased
-//	{pNN}:alert:ACCOUNT:DIGEST    string the newest alert about a topic, or that one alert ended   1 min, 1 h if queued
+//	{pNN}:alert:ACCOUNT:DIGEST    string the newest alert about a topic                 1 min
 //	{pNN}:alerts:ACCOUNT:INTAKE   stream alerts that an intake has received             30 days, the newest 200
 //	{pNN}:schedules:ACCOUNT       hash   schedules of an account                        until they are removed
 //	{pNN}:schedulerounds:ACCOUNT  hash   "SCHEDULE FIELD" -> the results of its rounds  as the schedule

@@ -1,7 +1,10 @@
 package signal
 
 import (
+	"cmp"
 	"encoding/json"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -114,6 +117,7 @@ type Intake struct {
 
 // Alert is the part of a change that carries out an alert of a chart.
 type Alert struct {
+	ID     EventID // makes its mark unlike any other
 	Intake IntakeID
 	// Topics are what the alert is about. The change is refused with KindConflict, alert_overtaken, if another alert
 	// about one of them was accepted since its mark was read. It becomes their newest.
@@ -124,9 +128,11 @@ type Alert struct {
 	Answer  string
 	Request []byte     // for the intake's list of requests: JSON; nil for none
 	Exits   []SignalID // whose agent ends them: those that are open, once
-	// Queued is a new job that carries out the alert: the change only acknowledges it, and refuses what would still carry it out
-	// under one of Topics.
+	// Queued is a new job that carries out the alert: the change only acknowledges it.
 	Queued *Job
+	// Claim holds one value, which the change takes: without it the change is refused, since another one has acknowledged the
+	// alert. Only a change that is refused puts it back. Nil: nothing else can acknowledge the alert.
+	Claim chan struct{}
 	// Job is the job that has carried out the alert, which ends. Unless its attempt holds it the change is refused with
 	// KindConflict, job_lost.
 	Job *Job
@@ -140,10 +146,16 @@ type QueuedAlert struct {
 	Body      []byte
 }
 
+// Mark returns what the change leaves under its topics. created is the signal that it creates.
+func (a *Alert) Mark(created SignalID) string {
+	received := strconv.FormatInt(a.Received.UnixMilli(), 10)
+	return strings.Join([]string{string(a.ID), a.Digest, received, cmp.Or(a.Answer, string(created))}, " ")
+}
+
 // AlertTopic is a strategy with an asset, about which alerts are.
 type AlertTopic struct {
 	Name string // unique within the account
-	// Mark is that of the newest alert as it was read: "STAMP DIGEST RECEIVED ANSWER", with the time in milliseconds and the
+	// Mark is that of the newest alert as it was read: "ID DIGEST RECEIVED ANSWER", with the time in milliseconds and the
 	// answer or the signal's id; empty: of none in the last AlertMemory.
 	Mark string
 }

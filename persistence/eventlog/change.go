@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -23,6 +22,7 @@ var (
 	ErrAgentChanged = redisclient.Refused(signal.CodeAgentChanged, "the agent was changed meanwhile")
 	// ErrAlertOvertaken refuses an alert if another one about the same was accepted since its marks were read.
 	ErrAlertOvertaken = redisclient.Refused("alert_overtaken", "another alert about the asset was accepted meanwhile")
+	errAlertQueued    = redisclient.Refused("alert_queued", "the alert was queued meanwhile")
 	errRunEnded       = redisclient.Refused("run_ended", "the run has ended already")
 )
 
@@ -114,18 +114,14 @@ func (o *Operation) exit(account signal.AccountID, id signal.SignalID) {
 
 // addAlert carries out the alert of c, after its events.
 func (o *Operation) addAlert(p int, c *signal.Change) {
-	a, created := c.Alert, ""
+	a, created := c.Alert, signal.SignalID("")
 	if c.Signal != nil {
-		created = string(c.Signal.ID)
-	}
-	mark, kept := strings.Join([]string{a.Digest, milli(a.Received), cmp.Or(a.Answer, created)}, " "), signal.AlertMemory
-	if a.Queued != nil {
-		kept = fenceKept
+		created = c.Signal.ID
 	}
 	for _, t := range a.Topics {
 		k := o.Key(o.AlertKey(p, c.Account, t.Name))
 		o.Guard(guardKeyFree, k, ErrAlertOvertaken, t.Mark)
-		o.Stamped(StampID, 0, CmdSet, k, mark, "PX", strconv.FormatInt(kept.Milliseconds(), 10))
+		o.Step(CmdSet, k, a.Mark(created), "PX", strconv.FormatInt(signal.AlertMemory.Milliseconds(), 10))
 	}
 	if a.Queued != nil {
 		o.queueAlert(p, a.Queued)
@@ -138,14 +134,10 @@ func (o *Operation) addAlert(p int, c *signal.Change) {
 	}
 	if a.Request != nil {
 		k := o.Key(o.IntakeRequestsKey(p, c.Account, a.Intake))
-		o.Step(cmdXAdd, k, IntakeRequest(a.Request, created)...)
+		o.Step(cmdXAdd, k, IntakeRequest(a.Request, string(created))...)
 		o.Step(CmdExpire, k, strconv.Itoa(int(IntakeRequestsKept/time.Second)))
 	}
 }
-
-// fenceKept is how long a queued alert keeps its first attempt from being appended, which may be under way for a run and an
-// append.
-const fenceKept = time.Hour
 
 // queueAlert stores a job of an alert, which no list of jobs has, and puts it into the queue.
 func (o *Operation) queueAlert(p int, j *signal.Job) {

@@ -88,8 +88,29 @@ func writerName() string {
 // 0, is at Plus(k). Without an event it is the time of the change. It returns when ctx ends,
 // although the queued change may still be made.
 func (l *Log) Append(ctx context.Context, c signal.Change) (signal.Position, error) {
+	if c.Alert != nil && c.Alert.Claim != nil {
+		return l.appendClaimed(ctx, c)
+	}
+	return l.append(ctx, c)
+}
+
+func (l *Log) append(ctx context.Context, c signal.Change) (signal.Position, error) {
 	p := l.store.Partition(c.Account)
 	return l.Apply(ctx, p, changeOperation(l.store.Keys, p, &c, l.store.Now()))
+}
+
+// appendClaimed appends a change with an alert whose claim it gets.
+func (l *Log) appendClaimed(ctx context.Context, c signal.Change) (signal.Position, error) {
+	select {
+	case <-c.Alert.Claim:
+	default:
+		return signal.Position{}, errAlertQueued
+	}
+	p, err := l.append(ctx, c)
+	if signal.KindOf(err) == signal.KindConflict {
+		c.Alert.Claim <- struct{}{}
+	}
+	return p, err
 }
 
 // Apply has the append script carry out an operation in partition p.

@@ -124,20 +124,27 @@ func TestAlertsAreCarriedOutOnce(t *testing.T) {
 		}
 		return signal.CodeOf(err)
 	}
-	fence := func(name string) []signal.AlertTopic { return []signal.AlertTopic{{Name: name}} }
-	if code := carry(signal.Alert{Topics: fence("fast")}); code != "" {
+	claim := func() chan struct{} {
+		c := make(chan struct{}, 1)
+		c <- struct{}{}
+		return c
+	}
+	topic := []signal.AlertTopic{{Name: "BTC"}}
+	fast, slow := claim(), claim()
+	if code := carry(signal.Alert{Topics: topic, Claim: fast}); code != "" {
 		t.Fatal(code)
 	}
-	if code := carry(signal.Alert{Topics: fence("fast"), Queued: &job}); code != "alert_overtaken" {
-		t.Errorf("queued after it was carried out: %q", code)
+	if len(fast) != 0 || carry(signal.Alert{Claim: fast}) != "alert_queued" {
+		t.Error("it could be queued after it was carried out")
 	}
-	if n, err := j.Waiting(ctx); n != 0 || err != nil {
-		t.Errorf("%d jobs wait: %v", n, err)
+	if code := carry(signal.Alert{Topics: topic, Claim: slow}); code != "alert_overtaken" || len(slow) != 1 {
+		t.Fatalf("%q, and it can be queued: %t", code, len(slow) == 1)
 	}
-	if code := carry(signal.Alert{Topics: fence("slow"), Queued: &job}); code != "" {
+	<-slow
+	if code := carry(signal.Alert{Queued: &job}); code != "" {
 		t.Fatal(code)
 	}
-	if code := carry(signal.Alert{Topics: append(fence("slow"), signal.AlertTopic{Name: "BTC"})}); code != "alert_overtaken" {
+	if code := carry(signal.Alert{Claim: slow}); code != "alert_queued" {
 		t.Errorf("carried out after it was queued: %q", code)
 	}
 	for attempt := 1; attempt <= 2; attempt++ {
@@ -153,7 +160,7 @@ func TestAlertsAreCarriedOutOnce(t *testing.T) {
 			t.Errorf("carried out by a former attempt: %q", code)
 		}
 		if attempt == 2 {
-			if code := carry(signal.Alert{Topics: fence("BTC"), Job: &taken}); code != "" {
+			if code := carry(signal.Alert{Topics: []signal.AlertTopic{{Name: "ETH"}}, Job: &taken}); code != "" {
 				t.Error(code)
 			}
 			if code := carry(signal.Alert{Job: &taken}); code != "job_lost" {
