@@ -24,7 +24,7 @@ func TestManyAlerts(t *testing.T) {
 	s.AwaitPrices(t, "BTC", signal.M1)
 	ada, _, _ := s.User(t)
 	ada.Post("/v1/agents", ownAgent).Want(t, 201)
-	in := addIntake(t, ada, "my_agent")
+	in := e2e.AddIntake(t, ada, "my_agent")
 	public := s.Client(t)
 	send := func(body string) e2e.Answer {
 		return public.Do("POST", "/v1/intake/"+in.Token, body, "Content-Type: text/plain")
@@ -44,7 +44,7 @@ func TestManyAlerts(t *testing.T) {
 					a := send(fmt.Sprintf("buy BTC note=%s%d", text, i))
 					id := ""
 					if a.Status == http.StatusOK {
-						id = e2e.Decode[intakeAnswer](t, a.Body).ID
+						id = e2e.Decode[e2e.IntakeAnswer](t, a.Body).ID
 					}
 					mu.Lock()
 					statuses[a.Status]++
@@ -72,7 +72,7 @@ func TestManyAlerts(t *testing.T) {
 		return flat.Status != http.StatusTooManyRequests
 	})
 	if flat.Status == http.StatusOK {
-		if closed := e2e.Decode[intakeAnswer](t, flat.Body).Closed; len(closed) != accepted+queued {
+		if closed := e2e.Decode[e2e.IntakeAnswer](t, flat.Body).Closed; len(closed) != accepted+queued {
 			t.Errorf("%d of %d signals are ended", len(closed), accepted+queued)
 		}
 	} else {
@@ -82,7 +82,7 @@ func TestManyAlerts(t *testing.T) {
 		return e2e.Decode[struct{ Total int }](t, ada.Get("/v1/signals?agent_id=my_agent&status=open").Ok(t).Body).Total == 0
 	})
 
-	in = addIntake(t, ada, "my_agent")
+	in = e2e.AddIntake(t, ada, "my_agent")
 	before, revoked := total(), make(chan struct{})
 	go func() {
 		defer close(revoked)

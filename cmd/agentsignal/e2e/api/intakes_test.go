@@ -9,42 +9,6 @@ import (
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/e2e"
 )
 
-// wireIntake is an intake as it is made.
-type wireIntake struct {
-	ID    string `json:"intake_id"`
-	Token string
-	URL   string
-}
-
-func addIntake(t *testing.T, c *e2e.Client, agent string) wireIntake {
-	t.Helper()
-	return e2e.Decode[wireIntake](t, c.Post("/v1/agents/"+agent+"/intakes", "").Want(t, 201).Body)
-}
-
-// intakeAnswer is the answer to an alert.
-type intakeAnswer struct {
-	e2e.WireSignal
-	Reason string
-	Closed []string
-}
-
-// wireRequest is an item of the list of an intake's requests.
-type wireRequest struct {
-	ReceivedAt string  `json:"received_at"`
-	SignalID   *string `json:"signal_id"`
-	Status     int
-	Understood string
-	Reason     string
-	Error      *e2e.Problem
-	Body       string
-}
-
-func requestsOf(t *testing.T, c *e2e.Client, agent string, in wireIntake) []wireRequest {
-	t.Helper()
-	return e2e.Decode[struct{ Requests []wireRequest }](t,
-		c.Get("/v1/agents/"+agent+"/intakes/"+in.ID+"/requests").Ok(t).Body).Requests
-}
-
 // alertText is the message of the console as TradingView fills it in.
 func alertText(symbol, position string, more ...string) string {
 	return strings.NewReplacer(append([]string{"{{exchange}}:{{ticker}}", symbol, "{{strategy.market_position}}", position,
@@ -56,7 +20,7 @@ func TestAlertsOfChartsBecomeSignals(t *testing.T) {
 	t.Parallel()
 	s, ada, eve := ownService(t)
 	ada.Post("/v1/agents", ownAgent).Want(t, 201)
-	in := addIntake(t, ada, "my_agent")
+	in := e2e.AddIntake(t, ada, "my_agent")
 	if !strings.HasPrefix(in.Token, "ain_") || len(in.Token) != 47 || in.URL != s.URL+"/v1/intake/"+in.Token {
 		t.Fatalf("%+v", in)
 	}
@@ -64,7 +28,7 @@ func TestAlertsOfChartsBecomeSignals(t *testing.T) {
 	send := func(body string) e2e.Answer {
 		return public.Do("POST", "/v1/intake/"+in.Token, body, "Content-Type: text/plain; charset=utf-8")
 	}
-	sent := func(body string) intakeAnswer { return e2e.Decode[intakeAnswer](t, send(body).Ok(t).Body) }
+	sent := func(body string) e2e.IntakeAnswer { return e2e.Decode[e2e.IntakeAnswer](t, send(body).Ok(t).Body) }
 
 	long := sent(alertText("BINANCE:BTCUSDT.P", "long"))
 	if long.Asset != "BTC" || long.Direction != "long" || long.Strategy != "cross" {
@@ -134,7 +98,7 @@ func TestAlertsOfChartsBecomeSignals(t *testing.T) {
 	send(strings.Repeat("x", 16<<10+1)).Fails(t, "body_too_large")
 	send("long BTCUSD price=1").Fails(t, "price_moved")
 
-	list := requestsOf(t, ada, "my_agent", in)
+	list := e2e.IntakeRequests(t, ada, "my_agent", in)
 	if len(list) != 21 || list[0].Status != 409 || list[0].Error.Code != "price_moved" || list[0].Body != "long BTCUSD price=1" {
 		t.Fatalf("%d: %+v", len(list), list[0])
 	}
@@ -167,12 +131,12 @@ func TestAlertsOfChartsBecomeSignals(t *testing.T) {
 
 	// A revoked intake, and those of an agent that is removed.
 	for range 9 {
-		addIntake(t, ada, "my_agent")
+		e2e.AddIntake(t, ada, "my_agent")
 	}
 	ada.Post(path, "").Fails(t, "limit_reached")
 	ada.Do("DELETE", path+"/"+in.ID, "").Want(t, 204)
 	send("long BTCUSD").Fails(t, "not_found")
-	last := addIntake(t, ada, "my_agent")
+	last := e2e.AddIntake(t, ada, "my_agent")
 	public.Post("/v1/intake/"+last.Token, `{"asset":"BTC","action":"buy"}`).Ok(t)
 	if a := ada.Get(path).Ok(t).Body; !strings.Contains(a, `"total":10`) || strings.Contains(a, "ain_") ||
 		strings.Contains(a, in.ID) {

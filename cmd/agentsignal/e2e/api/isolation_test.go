@@ -158,7 +158,7 @@ func owns(t *testing.T, user *e2e.Client) belongings {
 	schedule := user.AddSchedule(`{"agent_id":"trading","strategy":"momentum","assets":["BTC"],"every":"1440m"}`).ID
 	return belongings{"signal": run.ID, "weather": weather, "job": user.Submit("BTC", "momentum").ID,
 		"schedule": schedule, "webhook": hook.ID, "delivery": test.ID, "key": user.Key("hers", "").ID, "agent": "hers",
-		"intake": addIntake(t, user, "hers").ID}
+		"intake": e2e.AddIntake(t, user, "hers").ID}
 }
 
 // TestEveryRouteWithEveryScope requests resources of another account, and unknown ones, by
