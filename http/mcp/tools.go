@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -19,9 +18,10 @@ import (
 const instructions = "Agents produce signals; each is watched until it closes. Confidence of trading and weather " +
 	"signals is the probability to close in profit, mostly 0.40 to 0.45: compare it with break_even_net. There is no " +
 	"evidence of an edge unless the reasoning claims one. Confidence of seo is a share of passed checks, no " +
-	"probability. Every answer has evidence: the number of closed signals it rests on, the 95 % interval of " +
-	"their hit rate, its break-even, the sources of prices, and whether they are simulated. Name these when you report " +
-	"numbers. Nothing here is advice to trade."
+	"probability; that of a text by an agent of the account is what the agent says (claimed). Every answer has " +
+	"evidence: the number of closed signals it rests on, the 95 % interval of their hit rate, its break-even, the " +
+	"sources of prices, and whether they are simulated. Name these when you report numbers. Nothing here is advice to " +
+	"trade."
 
 // statisticsView has the members of statistics that tools show.
 type statisticsView struct {
@@ -45,122 +45,6 @@ type statisticsView struct {
 type limitsOf struct {
 	Low  *float64 `json:"low"`
 	High *float64 `json:"high"`
-}
-
-// toolSignal is a signal as tools show it.
-type toolSignal struct {
-	ID           string    `json:"signal_id"`
-	Agent        string    `json:"agent_id"`
-	Asset        string    `json:"asset"`
-	Strategy     string    `json:"strategy"`
-	Direction    string    `json:"direction"`
-	Confidence   float64   `json:"confidence" jsonschema:"now, while the signal is open; of a closed one, at its creation"`
-	Initial      *float64  `json:"initial_confidence" jsonschema:"at its creation, as sample, interval and expected_r_net"`
-	Measure      string    `json:"measure" jsonschema:"what confidence is: probability (to close in profit) or checks_passed"`
-	Entry        *float64  `json:"entry_price"`
-	Stop         *float64  `json:"stop_loss"`
-	Target       *float64  `json:"take_profit"`
-	Sample       *float64  `json:"sample" jsonschema:"independent entries that the past ones behind confidence are worth"`
-	Interval     []float64 `json:"confidence_interval" jsonschema:"95 % interval of the probability of a profit"`
-	BreakEvenNet *float64  `json:"break_even_net" jsonschema:"hit rate that pays for the costs"`
-	ExpectedRNet *float64  `json:"expected_r_net" jsonschema:"result that initial_confidence implies after costs, in R"`
-	Source       string    `json:"source" jsonschema:"of the prices, or the writer of a text"`
-	Simulated    bool      `json:"simulated" jsonschema:"prices or forecast are simulated"`
-	Compression  *float64  `json:"time_compression" jsonschema:"how many times faster than real time a simulated market runs"`
-	Reasoning    string    `json:"reasoning"`
-	Content      string    `json:"content,omitempty" jsonschema:"the text of a content signal"`
-	CreatedAt    string    `json:"created_at"`
-	Status       string    `json:"status" jsonschema:"open or closed"`
-	ExpiresAt    *string   `json:"expires_at"`
-	ClosedAt     *string   `json:"closed_at"`
-	CloseReason  *string   `json:"close_reason"`
-	Exit         *float64  `json:"exit_price"`
-	PnLPercent   *float64  `json:"pnl_percent" jsonschema:"before costs"`
-	R            *float64  `json:"r" jsonschema:"result before costs, in multiples of the distance from entry to stop"`
-
-	sources []string
-}
-
-// UnmarshalJSON reads a signal of the API.
-func (s *toolSignal) UnmarshalJSON(b []byte) error {
-	type plain toolSignal
-	var v struct {
-		*plain
-		Metadata struct {
-			Measure       string    `json:"measure"`
-			Sample        *float64  `json:"sample"`
-			Interval      []float64 `json:"confidence_interval"`
-			BreakEvenNet  *float64  `json:"break_even_net"`
-			ExpectedRNet  *float64  `json:"expected_r_net"`
-			Source        string    `json:"source"`
-			WeatherSource string    `json:"weather_source"`
-			Writer        string    `json:"writer"`
-			Compression   *float64  `json:"time_compression"`
-			Reasoning     string    `json:"reasoning"`
-			Content       string    `json:"content"`
-		} `json:"metadata"`
-	}
-	v.plain = (*plain)(s)
-	if err := json.Unmarshal(b, &v); err != nil {
-		return fmt.Errorf("read signal: %w", err)
-	}
-	m := &v.Metadata
-	s.Measure, s.Sample, s.Interval, s.Compression = m.Measure, m.Sample, m.Interval, m.Compression
-	s.BreakEvenNet, s.ExpectedRNet, s.Reasoning, s.Content = m.BreakEvenNet, m.ExpectedRNet, m.Reasoning, m.Content
-	for _, source := range []string{m.Source, m.WeatherSource, m.Writer} {
-		if source != "" {
-			s.sources = append(s.sources, source)
-		}
-	}
-	s.Source, s.Simulated = strings.Join(s.sources, " and "), slices.Contains(s.sources, simulatedSource)
-	if s.Status == "" { // the answer of a run
-		s.Status, s.Initial = "open", new(s.Confidence)
-	}
-	return nil
-}
-
-// text is the signal in some lines.
-func (s *toolSignal) text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s %s by %s/%s, %s, made %s.", s.ID, s.Direction, s.Asset, s.Agent, s.Strategy, s.Status,
-		s.CreatedAt)
-	if s.Measure == "checks_passed" {
-		fmt.Fprintf(&b, " %.1f %% of its checks passed (no probability).", 100*s.Confidence)
-	} else {
-		b.WriteString(" Confidence ")
-		first := s.Confidence
-		if s.Initial != nil && *s.Initial != first {
-			first = *s.Initial
-			fmt.Fprintf(&b, "now %.1f %%; at its creation ", 100*s.Confidence)
-		}
-		fmt.Fprintf(&b, "%.1f %%", 100*first)
-		if len(s.Interval) == 2 {
-			fmt.Fprintf(&b, ", 95 %% interval %.1f to %.1f %%", 100*s.Interval[0], 100*s.Interval[1])
-		}
-		if s.Sample != nil {
-			fmt.Fprintf(&b, ", from %.1f past entries", *s.Sample)
-		}
-		if s.BreakEvenNet != nil {
-			fmt.Fprintf(&b, ", break-even after costs %.1f %%", 100**s.BreakEvenNet)
-		}
-		b.WriteByte('.')
-	}
-	if s.Entry != nil && s.Stop != nil && s.Target != nil {
-		fmt.Fprintf(&b, " Entry %s, stop %s, target %s.", signal.AppendPrice(nil, *s.Entry),
-			signal.AppendPrice(nil, *s.Stop), signal.AppendPrice(nil, *s.Target))
-	}
-	if s.CloseReason != nil {
-		fmt.Fprintf(&b, " Closed by %s", *s.CloseReason)
-		if s.R != nil && s.PnLPercent != nil {
-			fmt.Fprintf(&b, ": %+.2f R, %+.2f %% before costs", *s.R, *s.PnLPercent)
-		}
-		b.WriteByte('.')
-	}
-	fmt.Fprintf(&b, " Source: %s", s.Source)
-	if s.Simulated {
-		b.WriteString(", SIMULATED")
-	}
-	return b.String() + "."
 }
 
 // selection is what tools select signals by. A member that is empty selects all.
@@ -351,8 +235,8 @@ type runInput struct {
 	Agent      string         `json:"agent_id" jsonschema:"trading, weather, seo, or one of the account that has an endpoint"`
 	Asset      string         `json:"asset" jsonschema:"see list_assets; weather: natural_gas, wheat, corn, oil; seo: a subject"`
 	Strategy   string         `json:"strategy" jsonschema:"a strategy of the agent, see list_agents"`
-	Timeframe  string         `json:"timeframe,omitempty" jsonschema:"1m, 5m, 1h or 1d; default 1h"`
-	Risk       string         `json:"risk_level,omitempty" jsonschema:"low, medium or high; default medium"`
+	Timeframe  string         `json:"timeframe,omitempty" jsonschema:"1m, 5m, 1h or 1d; default: the agent's, else 1h"`
+	Risk       string         `json:"risk_level,omitempty" jsonschema:"low, medium or high; default: the agent's, else medium"`
 	Parameters map[string]any `json:"parameters,omitempty" jsonschema:"weather: region; seo: keywords, features, locale"`
 	Key        string         `json:"idempotency_key,omitempty" jsonschema:"calls with the same key and arguments run once"`
 }
@@ -407,13 +291,13 @@ type submission struct {
 	Timeframe  string         `json:"timeframe,omitempty" jsonschema:"1m, 5m, 1h or 1d; default: the agent's, else 1h"`
 	Risk       string         `json:"risk_level,omitempty" jsonschema:"low, medium or high; default: the agent's, else medium"`
 	ExpiresIn  int64          `json:"expires_in,omitempty" jsonschema:"seconds until it expires, 60 to 3888000"`
-	Confidence *float64       `json:"confidence,omitempty" jsonschema:"your own probability of a profit, 0 to 1; kept beside"`
+	Confidence *float64       `json:"confidence,omitempty" jsonschema:"your own probability of a profit; kept as claimed_confidence"`
 	Price      *float64       `json:"price,omitempty" jsonschema:"what you saw; refused if the market has moved away from it"`
 	Indicators []string       `json:"indicators,omitempty" jsonschema:"names of what you looked at"`
 	Reasoning  string         `json:"reasoning,omitempty" jsonschema:"why, in words"`
 	Parameters map[string]any `json:"parameters,omitempty" jsonschema:"kept with the signal"`
-	Content    string         `json:"content,omitempty" jsonschema:"the text, of category content"`
-	Outlook    string         `json:"outlook,omitempty" jsonschema:"the text, of category weather"`
+	Content    string         `json:"content,omitempty" jsonschema:"the text; agents of category content must give it"`
+	Outlook    string         `json:"outlook,omitempty" jsonschema:"the report; agents of category weather must give it"`
 	Reference  string         `json:"reference,omitempty" jsonschema:"your id of this decision: it makes one signal, ever"`
 }
 
