@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/mod/sumdb/tlog"
@@ -131,67 +134,134 @@ func (s *Proofs) sizes(ctx context.Context) ([]int64, error) {
 func (s *Proofs) OpenLeaf(
 	ctx context.Context, p int, account signal.AccountID, at signal.Position, head tlog.Tree,
 ) (*verify.Leaf, error) {
-	found, entry, salted, err := s.leafParts(ctx, p, account, at)
+	read, err := s.readLeaves(ctx, p, account, []signal.Position{at})
 	if err != nil {
 		return nil, err
 	}
-	x, metadata, err := s.entries.decode(entry)
-	if err != nil {
-		return nil, fmt.Errorf("read leaf at %v of partition %d: %w", at, p, err)
-	}
-	if x.Account != account {
-		return nil, signal.NotFound("signal")
-	}
-	if found.Index >= head.N {
-		return nil, ErrNotSigned
-	}
-	proof, err := record.Inclusion(head, found.Index, tilesOf(ctx, s.Client, p))
-	if err != nil {
-		return nil, fmt.Errorf("partition %d: %w", p, err)
-	}
-	return &verify.Leaf{
-		Log:   p,
-		Index: found.Index,
-		Size:  head.N,
-		Text:  record.Text(x, metadata, placeOf(&found)),
-		Salt:  salted.Salt,
-		Proof: proof,
-	}, nil
+	return s.open(read, 0, head, tilesOf(ctx, s.Client, p))
 }
 
-// leafParts reads what a leaf is made of: its place, the entry of the signal log and the account.
-func (s *Proofs) leafParts(ctx context.Context, p int, account signal.AccountID, at signal.Position) (
-	place codec.LeafPlace, entry *redisclient.Entry, salted codec.LeafAccount, err error,
-) {
-	id := at.String()
-	entries, err := s.ReadRange(ctx, s.SignalsKey(p), id, id, 1)
+// OpenLeaves is OpenLeaf for many positions: the leaf of each, or nil where that returns KindNotFound or ErrNotSigned.
+func (s *Proofs) OpenLeaves(
+	ctx context.Context, p int, account signal.AccountID, at []signal.Position, head tlog.Tree,
+) ([]*verify.Leaf, error) {
+	read, err := s.readLeaves(ctx, p, account, at)
 	if err != nil {
-		return place, nil, salted, redisclient.Unavailable(err)
+		return nil, err
 	}
-	places, err := s.ReadRange(ctx, s.LeavesKey(p), id, id, 1)
+	leaves, tiles := make([]*verify.Leaf, len(at)), remembering(tilesOf(ctx, s.Client, p))
+	for i := range at {
+		leaves[i], err = s.open(read, i, head, tiles)
+		if kind := signal.KindOf(err); err != nil && kind != signal.KindNotFound && kind != signal.KindConflict {
+			return nil, err
+		}
+	}
+	return leaves, nil
+}
+
+// leavesRead is one round trip for what leaves of an account are made of.
+type leavesRead struct {
+	partition       int
+	account         signal.AccountID
+	at              []signal.Position
+	entries, places []*redis.XMessageSliceCmd // by position
+	salted          *redis.StringCmd
+}
+
+func (s *Proofs) readLeaves(
+	ctx context.Context, p int, account signal.AccountID, at []signal.Position,
+) (*leavesRead, error) {
+	r, pipe := &leavesRead{partition: p, account: account, at: at}, s.RDB.Pipeline()
+	for _, position := range at {
+		id := position.String()
+		r.entries = append(r.entries, pipe.XRangeN(ctx, s.SignalsKey(p), id, id, 1))
+		r.places = append(r.places, pipe.XRangeN(ctx, s.LeavesKey(p), id, id, 1))
+	}
+	r.salted = pipe.HGet(ctx, s.LeafAccountsKey(p), string(account))
+	if err := redisclient.Execute(ctx, pipe); err != nil && !errors.Is(err, redis.Nil) {
+		return nil, redisclient.Failed(err, "read leaves of partition %d", p)
+	}
+	return r, nil
+}
+
+// open returns the i-th leaf that was read, or the errors of OpenLeaf.
+func (s *Proofs) open(r *leavesRead, i int, head tlog.Tree, tiles record.Tiles) (*verify.Leaf, error) {
+	failed := func(err error) error {
+		return fmt.Errorf("read leaf at %v of partition %d: %w", r.at[i], r.partition, err)
+	}
+	switch {
+	case len(r.entries[i].Val()) == 0, r.salted.Val() == "": // the salt of the account was erased
+		return nil, signal.NotFound("signal")
+	case len(r.places[i].Val()) == 0:
+		return nil, ErrNotSigned
+	}
+	place, err := codec.DecodeLeafPlace(field(r.places[i].Val()[0], "h"))
 	if err != nil {
-		return place, nil, salted, redisclient.Unavailable(err)
+		return nil, failed(err)
 	}
-	if len(entries) == 0 {
-		return place, nil, salted, signal.NotFound("signal")
+	account, err := codec.DecodeLeafAccount([]byte(r.salted.Val()))
+	if err != nil {
+		return nil, failed(err)
 	}
-	if len(places) == 0 {
-		return place, nil, salted, ErrNotSigned
+	entry := r.entries[i].Val()[0]
+	x, metadata, err := s.entries.decode(&redisclient.Entry{Position: r.at[i], Header: field(entry, "h"),
+		Body: field(entry, "m")})
+	switch {
+	case err != nil:
+		return nil, failed(err)
+	case x.Account != r.account:
+		return nil, signal.NotFound("signal")
+	case place.Index >= head.N:
+		return nil, ErrNotSigned
 	}
+	proof, err := record.Inclusion(head, place.Index, tiles)
+	if err != nil {
+		return nil, failed(err)
+	}
+	return &verify.Leaf{Log: r.partition, Index: place.Index, Size: head.N, Text: record.Text(x, metadata, placeOf(&place)),
+		Salt: account.Salt, Proof: proof}, nil
+}
+
+func field(m redis.XMessage, name string) []byte {
+	text, _ := m.Values[name].(string)
+	return []byte(text)
+}
+
+// Account returns the salt of the leaves of an account of partition p, and how many it has. KindNotFound: it has none, or
+// was erased.
+func (s *Proofs) Account(ctx context.Context, p int, account signal.AccountID) (record.Account, error) {
 	value, err := s.RDB.HGet(ctx, s.LeafAccountsKey(p), string(account)).Bytes()
-	if errors.Is(err, redis.Nil) { // its salt was erased
-		return place, nil, salted, signal.NotFound("signal")
+	if errors.Is(err, redis.Nil) {
+		return record.Account{}, signal.NotFound("account")
 	}
 	if err != nil {
-		return place, nil, salted, redisclient.Failed(err, "read salt")
+		return record.Account{}, redisclient.Failed(err, "read salt")
 	}
-	var errs [2]error
-	place, errs[0] = codec.DecodeLeafPlace(places[0].Header)
-	salted, errs[1] = codec.DecodeLeafAccount(value)
-	if err := errors.Join(errs[:]...); err != nil {
-		return place, nil, salted, fmt.Errorf("read leaf at %s of partition %d: %w", id, p, err)
+	a, err := codec.DecodeLeafAccount(value)
+	return record.Account{Salt: a.Salt, Counts: record.Counts{Created: a.Created, Closed: a.Closed}, Last: a.Last}, err
+}
+
+// SignedUpTo returns a position up to which the log of partition p with the given head, which was signed at a time, has the
+// leaves of all entries of the signal log: mostly the last one before that time, and zero if there is none.
+func (s *Proofs) SignedUpTo(ctx context.Context, p int, head tlog.Tree, at time.Time) (signal.Position, error) {
+	// The time has whole seconds. What was appended around it may have got its leaf later.
+	for back := -time.Second; ; back = 2*max(back, 0) + time.Second {
+		last, err := s.RDB.XRevRangeN(ctx, s.LeavesKey(p), strconv.FormatInt(at.Add(-back).UnixMilli(), 10), "-", 1).Result()
+		if err != nil {
+			return signal.Position{}, redisclient.Failed(err, "read leaves of partition %d", p)
+		}
+		if len(last) == 0 {
+			return signal.Position{}, nil
+		}
+		place, err := codec.DecodeLeafPlace(field(last[0], "h"))
+		if err != nil {
+			return signal.Position{}, fmt.Errorf("read leaf at %s of partition %d: %w", last[0].ID, p, err)
+		}
+		if place.Index < head.N {
+			position, _ := signal.ParsePosition(last[0].ID)
+			return position, nil
+		}
 	}
-	return place, &entries[0], salted, nil
 }
 
 // Tile returns a tile of the log of partition p. KindNotFound: the log does not have it yet.
@@ -229,6 +299,33 @@ func tilesAt(ctx context.Context, c *redisclient.Client, key func(tlog.Tile) str
 		data := make([][]byte, len(tiles))
 		for i, part := range parts {
 			data[i] = []byte(part.Val())
+		}
+		return data, nil
+	}
+}
+
+// remembering returns tiles that are read once.
+func remembering(tiles record.Tiles) record.Tiles {
+	known := map[tlog.Tile][]byte{}
+	return func(wanted []tlog.Tile) ([][]byte, error) {
+		var missing []tlog.Tile
+		for _, t := range wanted {
+			if _, ok := known[t]; !ok && !slices.Contains(missing, t) {
+				missing = append(missing, t)
+			}
+		}
+		if len(missing) > 0 {
+			read, err := tiles(missing)
+			if err != nil {
+				return nil, err
+			}
+			for i, t := range missing {
+				known[t] = read[i]
+			}
+		}
+		data := make([][]byte, len(wanted))
+		for i, t := range wanted {
+			data[i] = known[t]
 		}
 		return data, nil
 	}
