@@ -154,8 +154,7 @@ func (a *account) locations(q *Query, notBefore int64, before signal.Location) (
 	page, total := a.rowsOf(q, notBefore, before)
 	items := make([]signal.Location, len(page))
 	for i, n := range page {
-		id := signal.SignalIDFromBytes(a.rows.at(n).id)
-		items[i] = signal.Location{ID: id, Created: a.rows.created(n), Closed: a.rows.closed(n)}
+		items[i] = a.location(n)
 	}
 	return items, total
 }

@@ -77,16 +77,21 @@ func (c *Catalogue) NewestClosed(ctx context.Context, id signal.AccountID, agent
 	if err != nil || a == nil {
 		return nil, err
 	}
-	return a.newestClosed(names{agent, strategy}, after, c.oldest(), limit), nil
-}
-
-func (a *account) newestClosed(of names, after signal.Position, notBefore int64, limit int) []signal.Location {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	number, ok := a.pairs.numbers[of]
+	number, ok := a.pairs.numbers[names{agent, strategy}]
 	if !ok {
-		return nil
+		return nil, nil
 	}
+	return a.newestClosed(func(v *row) bool { return v.kind&^shortBit == number && !math.IsNaN(v.entry) }, after,
+		signal.Position{MS: msMax}, c.oldest(), limit), nil
+}
+
+// newestClosed returns where the signals are that selects selects of those closed behind one position and up to another, at
+// most limit, in the order of their closings. The caller holds the lock.
+func (a *account) newestClosed(
+	selects func(*row) bool, after, upTo signal.Position, notBefore int64, limit int,
+) []signal.Location {
 	var found []signal.Location
 	cut := func() {
 		slices.SortFunc(found, func(x, y signal.Location) int { return x.Closed.Compare(y.Closed) })
@@ -98,11 +103,11 @@ func (a *account) newestClosed(of names, after signal.Position, notBefore int64,
 	least := packed(after)
 	for n := a.rows.after(notBefore); n < a.rows.next; n++ {
 		v := a.rows.at(n)
-		if v.closed == 0 || v.closed < least || v.kind&^shortBit != number || math.IsNaN(v.entry) {
+		if v.closed == 0 || v.closed < least || !selects(v) {
 			continue
 		}
-		if at := a.rows.closed(n); at.Compare(after) > 0 {
-			found = append(found, signal.Location{ID: signal.SignalIDFromBytes(v.id), Created: a.rows.created(n), Closed: at})
+		if at := a.rows.closed(n); at.Compare(after) > 0 && at.Compare(upTo) <= 0 {
+			found = append(found, a.location(n))
 		}
 		if len(found) >= 2*limit {
 			cut()
@@ -111,4 +116,9 @@ func (a *account) newestClosed(of names, after signal.Position, notBefore int64,
 	}
 	cut()
 	return found
+}
+
+// location returns where the records of the signal of a row are.
+func (a *account) location(n uint32) signal.Location {
+	return signal.Location{ID: signal.SignalIDFromBytes(a.rows.at(n).id), Created: a.rows.created(n), Closed: a.rows.closed(n)}
 }
