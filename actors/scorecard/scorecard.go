@@ -315,6 +315,7 @@ type entry struct {
 	group     int32
 	ending    uint32 // its number until its leaf has been read, then 0
 	created   int64  // milliseconds
+	at        int64  // the position of the closing, packed
 	committed bool   // see Recorded
 }
 
@@ -453,11 +454,12 @@ func (a *account) close(at signal.Position, s *signal.Signal, cost func(string) 
 		o.terms.Left = strategy.ReadTerms(s.Metadata).Left
 		own = TrialOf(o.terms, o.direction, o.levels, s.Closing)
 	}
-	a.closed = append(a.closed, entry{own: own, group: o.group, ending: a.endings, created: o.created, Outcome: backtest.Outcome{
-		At: s.Closing.At.UnixMilli(), R: strategy.R(o.direction, o.levels, exit),
-		Cost:   strategy.CostR(o.levels, exit, cost(a.groups[o.group].asset)),
-		Target: strategy.R(o.direction, o.levels, o.levels.Target), Confidence: o.confidence,
-		Minutes: s.Closing.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: s.Closing.Reason}})
+	a.closed = append(a.closed, entry{own: own, group: o.group, ending: a.endings, created: o.created,
+		at: packed(at), Outcome: backtest.Outcome{
+			At: s.Closing.At.UnixMilli(), R: strategy.R(o.direction, o.levels, exit),
+			Cost:   strategy.CostR(o.levels, exit, cost(a.groups[o.group].asset)),
+			Target: strategy.R(o.direction, o.levels, o.levels.Target), Confidence: o.confidence,
+			Minutes: s.Closing.DurationMinutes, MFE: s.MFE, MAE: s.MAE, Reason: s.Closing.Reason}})
 }
 
 // forget drops the signals created at or before a time.
