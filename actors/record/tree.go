@@ -11,6 +11,11 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
+// Limits are what no check of a record proves, in lines for the help of commands.
+const Limits = "The service alone signs its record. That it is as old as it claims follows only from a checkpoint\n" +
+	"that a third party has kept or signed. Where prices came from is the word of the operator, and\n" +
+	"so is that no other account and no other service ran whose results were kept back."
+
 const (
 	// TileHeight is the height of the tiles in which a log is stored and served.
 	TileHeight = 8

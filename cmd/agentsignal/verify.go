@@ -10,22 +10,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/export"
 )
-
-// verifyLimits is what the help of each command states.
-const verifyLimits = "The service alone signs its record. That it is as old as it claims follows only from a checkpoint\n" +
-	"that a third party has kept or signed. Where prices came from is the word of the operator, and\n" +
-	"so is that no other account and no other service ran whose results were kept back."
 
 func verifyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "verify", Short: "Check signals, records and checkpoints offline, by the public key of a service",
 		Long: "Check, offline and without the service, what it has recorded, by its public key: the answer\n" +
 			"of GET /v1/log/key, which is kept from the first time, since it stays the same.\n\n" +
-			verifyLimits + "\n\n" + command.ExitCodes,
+			record.Limits + "\n\n" + command.ExitCodes,
 	}
 	c.AddCommand(verifySignal(), verifyRecord(), verifyConsistency())
 	for _, each := range append(c.Commands(), c) {
@@ -50,7 +46,7 @@ func verifySignal() *cobra.Command {
 		Use: "signal PROOF [SIGNAL]", Short: "Check the proof of a signal, and that it is shown as recorded",
 		Args: cobra.RangeArgs(1, 2),
 		Long: "PROOF is a file with the answer of GET /v1/signals/{id}/proof, SIGNAL one with that of\n" +
-			"GET /v1/signals/{id}; - is standard input.\n\n" + verifyLimits + "\n\n" + command.ExitCodes,
+			"GET /v1/signals/{id}; - is standard input.\n\n" + record.Limits + "\n\n" + command.ExitCodes,
 		Example: "  agentsignal verify signal --key @service.pub proof.json signal.json",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			files, err := readFiles(cmd, append(args, checkpoint)...)
@@ -83,7 +79,7 @@ func verifyConsistency() *cobra.Command {
 		Args:  cobra.RangeArgs(1, 3),
 		Long: "OLDER is a file with a checkpoint, the answer of GET /v1/log/checkpoint at an earlier time,\n" +
 			"ANSWER one with the answer of GET /v1/log/consistency, and NEWER the newer checkpoint if\n" +
-			"ANSWER has none. Without ANSWER the command prints the request to send.\n\n" + verifyLimits + "\n\n" +
+			"ANSWER has none. Without ANSWER the command prints the request to send.\n\n" + record.Limits + "\n\n" +
 			command.ExitCodes,
 		Example: "  agentsignal verify consistency --key @service.pub october.note\n" +
 			"  agentsignal verify consistency --key @service.pub october.note answer.json",

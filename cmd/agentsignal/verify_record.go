@@ -48,7 +48,7 @@ func verifyRecord() *cobra.Command {
 			"The report has what is proved, who besides the service stands behind the times, and what is\n" +
 			"the word of the operator alone. Without a checkpoint that you have kept (--since), or that a\n" +
 			"witness has signed whom you trust (--witness), a record could have been made up today.\n\n" +
-			verifyLimits + "\n\n" + command.ExitCodes + "\n" +
+			record.Limits + "\n\n" + command.ExitCodes + "\n" +
 			"3 it holds, but nothing outside stands behind the times, or its prices are simulated.",
 		Example: "  agentsignal verify record --key @service.pub record.jsonl --since october.note --url https://signals.example",
 		RunE:    func(cmd *cobra.Command, args []string) error { return v.run(cmd, args[0]) },
