@@ -159,6 +159,11 @@ func (a *account) locations(q *Query, notBefore int64, before signal.Location) (
 	return items, total
 }
 
+// location returns where the records of the signal of a row are.
+func (a *account) location(n uint32) signal.Location {
+	return signal.Location{ID: signal.SignalIDFromBytes(a.rows.at(n).id), Created: a.rows.created(n), Closed: a.rows.closed(n)}
+}
+
 // rowsOf returns the page of q behind the signal at before, and the number of all matches. The
 // caller holds the lock.
 func (a *account) rowsOf(q *Query, notBefore int64, before signal.Location) ([]uint32, int) {

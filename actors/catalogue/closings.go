@@ -83,14 +83,24 @@ func (c *Catalogue) NewestClosed(ctx context.Context, id signal.AccountID, agent
 	if !ok {
 		return nil, nil
 	}
-	return a.newestClosed(func(v *row) bool { return v.kind&^shortBit == number && !math.IsNaN(v.entry) }, after,
+	return newestClosed(a, func(v *row) bool { return v.kind&^shortBit == number && !math.IsNaN(v.entry) }, after,
 		signal.Position{MS: msMax}, c.oldest(), limit), nil
+}
+
+// Standing returns what is listed of an account as of a position, with at most so many signals that are closed and as many that
+// are open. It fails as List does.
+func (c *Catalogue) Standing(ctx context.Context, id signal.AccountID, upTo signal.Position, limit int) (Standing, error) {
+	a, err := c.account(ctx, id)
+	if err != nil || a == nil {
+		return Standing{}, err
+	}
+	return standingOf(a, upTo, c.oldest(), limit), nil
 }
 
 // newestClosed returns where the signals are that selects selects of those closed behind one position and up to another, at
 // most limit, in the order of their closings. The caller holds the lock.
-func (a *account) newestClosed(
-	selects func(*row) bool, after, upTo signal.Position, notBefore int64, limit int,
+func newestClosed(
+	a *account, selects func(*row) bool, after, upTo signal.Position, notBefore int64, limit int,
 ) []signal.Location {
 	var found []signal.Location
 	cut := func() {
@@ -116,9 +126,4 @@ func (a *account) newestClosed(
 	}
 	cut()
 	return found
-}
-
-// location returns where the records of the signal of a row are.
-func (a *account) location(n uint32) signal.Location {
-	return signal.Location{ID: signal.SignalIDFromBytes(a.rows.at(n).id), Created: a.rows.created(n), Closed: a.rows.closed(n)}
 }

@@ -1,7 +1,6 @@
 package catalogue
 
 import (
-	"context"
 	"slices"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -15,17 +14,8 @@ type Standing struct {
 	Open   []signal.Location        // those that were created last, newest first
 }
 
-// Standing returns what is listed of an account as of a position, with at most so many signals that are closed and as many that
-// are open. It fails as List does.
-func (c *Catalogue) Standing(ctx context.Context, id signal.AccountID, upTo signal.Position, limit int) (Standing, error) {
-	a, err := c.account(ctx, id)
-	if err != nil || a == nil {
-		return Standing{}, err
-	}
-	return a.standing(upTo, c.oldest(), limit), nil
-}
-
-func (a *account) standing(upTo signal.Position, notBefore int64, limit int) Standing {
+// standingOf returns the standing of a, of which it takes the lock.
+func standingOf(a *account, upTo signal.Position, notBefore int64, limit int) Standing {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	s := Standing{Counts: map[signal.AgentID]Count{}}
@@ -52,7 +42,7 @@ func (a *account) standing(upTo signal.Position, notBefore int64, limit int) Sta
 		of := s.Counts[a.pairs.list[i].agent]
 		s.Counts[a.pairs.list[i].agent] = Count{of.Open + more.Open, of.Closed + more.Closed}
 	}
-	s.Closed = a.newestClosed(func(*row) bool { return true }, signal.Position{}, upTo, notBefore, limit)
+	s.Closed = newestClosed(a, func(*row) bool { return true }, signal.Position{}, upTo, notBefore, limit)
 	slices.Reverse(s.Closed)
 	first := a.rows.after(notBefore)
 	for n := next; n > first && len(s.Open) < limit; n-- {

@@ -1,7 +1,6 @@
 package scorecard
 
 import (
-	"context"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
@@ -17,6 +16,7 @@ type Standing struct {
 	Agents map[signal.AgentID]backtest.Statistics // of the agents that were asked for
 	Rest   backtest.Statistics                    // of all others together
 	Curve  []Point                                // of the sums, oldest first; empty without signals
+	Recorded
 }
 
 // Point has the sums of results up to a closing, before and after costs.
@@ -25,16 +25,7 @@ type Point struct {
 	R, RNet float64
 }
 
-// Standing returns how the closed signals of an account did as of a position of its log, with those of some agents by
-// themselves. The error is that of Records.
-func (c *Scorecards) Standing(
-	ctx context.Context, id signal.AccountID, upTo signal.Position, agents []signal.AgentID,
-) (s Standing, err error) {
-	err = c.current(ctx, id, func(a *account) { s = a.standing(packed(upTo), agents) })
-	return s, err
-}
-
-func (a *account) standing(upTo int64, agents []signal.AgentID) Standing {
+func standingOf(a *account, upTo int64, agents []signal.AgentID) Standing {
 	var all, rest backtest.Tally
 	of := map[signal.AgentID]*backtest.Tally{}
 	for _, id := range agents {
@@ -55,6 +46,7 @@ func (a *account) standing(upTo int64, agents []signal.AgentID) Standing {
 			continue
 		}
 		all.Add(&e.Outcome)
+		s.add(e)
 		if t := of[a.groups[e.group].agent]; t != nil {
 			t.Add(&e.Outcome)
 		} else {

@@ -62,3 +62,12 @@ func (a *account) summary(view *signal.View, since int64) Summary {
 	}
 	return s
 }
+
+// Standing returns how the closed signals of an account did as of a position of its log, with those of some agents by
+// themselves. The error is that of Records.
+func (c *Scorecards) Standing(
+	ctx context.Context, id signal.AccountID, upTo signal.Position, agents []signal.AgentID,
+) (s Standing, err error) {
+	err = c.current(ctx, id, func(a *account) { s = standingOf(a, packed(upTo), agents) })
+	return s, err
+}
