@@ -15,23 +15,24 @@ type Place string
 
 // The places. Actors, HTTP handlers and runs recover by themselves.
 const (
-	Tail        Place = "tail"        // a record of the event log, or a subscriber
-	Log         Place = "log"         // other reads of Redis
-	Catalogue   Place = "catalogue"   // a signal of the lists
-	Dashboard   Place = "dashboard"   // a connection, or an order of a flusher
-	Market      Place = "market"      // an entry of the market's streams
-	Source      Place = "source"      // a source of prices or news
-	Limiter     Place = "limiter"     // a request for tokens
-	Credentials Place = "credentials" // a renewal of a cached credential
-	Jobs        Place = "jobs"        // a job, or the count of waiting ones
-	Weather     Place = "weather"     // an outlook
-	Webhooks    Place = "webhooks"    // a connection to an endpoint
-	Background  Place = "background"  // a periodic task of the process
+	Tail         Place = "tail"          // a record of the event log, or a subscriber
+	Log          Place = "log"           // other reads of Redis
+	Catalogue    Place = "catalogue"     // a signal of the lists
+	Dashboard    Place = "dashboard"     // a connection, or an order of a flusher
+	Market       Place = "market"        // an entry of the market's streams
+	Source       Place = "source"        // a source of prices or news
+	Limiter      Place = "limiter"       // a request for tokens
+	Credentials  Place = "credentials"   // a renewal of a cached credential
+	Jobs         Place = "jobs"          // a job, or the count of waiting ones
+	Weather      Place = "weather"       // an outlook
+	Webhooks     Place = "webhooks"      // a connection to an endpoint
+	PublicRecord Place = "public_record" // the making of a page
+	Background   Place = "background"    // a periodic task of the process
 )
 
 // Places lists the places.
 var Places = []Place{Tail, Log, Catalogue, Dashboard, Market, Source, Limiter,
-	Credentials, Jobs, Weather, Webhooks, Background}
+	Credentials, Jobs, Weather, Webhooks, PublicRecord, Background}
 
 // ErrPanicked is the error of a function that panicked, for callers that wait for it.
 var ErrPanicked = errors.New("panicked: see the log for the place")
