@@ -66,6 +66,9 @@ type HTTP struct {
 	MaxExports int `yaml:"max_exports" env:"MAX_EXPORTS"`
 	// MaxAccountExports is the limit of exports under way per account and process.
 	MaxAccountExports int `yaml:"max_account_exports" env:"MAX_ACCOUNT_EXPORTS"`
+	// Robots is the header X-Robots-Tag of public records, which tells search engines what they
+	// may do with them; empty: no header.
+	Robots string `yaml:"robots" env:"ROBOTS"`
 }
 
 // Redis configures the connection to the store.
@@ -110,6 +113,7 @@ type RateLimit struct {
 	Registrations string `yaml:"registrations" env:"REGISTRATIONS"`
 	Sessions      string `yaml:"sessions" env:"SESSIONS"`
 	Failures      string `yaml:"failures" env:"FAILURES"`
+	Pages         string `yaml:"pages" env:"PAGES"`     // of public records, per address and process
 	Scrapes       string `yaml:"scrapes" env:"SCRAPES"` // of /metrics, per address
 }
 
@@ -338,7 +342,8 @@ type Shutdown struct {
 // Default returns every setting at its default.
 func Default() Config {
 	return Config{
-		HTTP:    HTTP{Addr: ":8080", MaxAnonymous: 1000, MaxExports: 16, MaxAccountExports: 2},
+		HTTP: HTTP{Addr: ":8080", MaxAnonymous: 1000, MaxExports: 16, MaxAccountExports: 2,
+			Robots: "noindex"},
 		DataDir: defaultDataDir(),
 		Lease:   Duration(5 * time.Second),
 		Redis:   Redis{WithoutReplicas: RefuseWithoutReplicas, Timeout: Duration(2 * time.Second)},
@@ -352,6 +357,7 @@ func Default() Config {
 			Registrations: "5/h",
 			Sessions:      "60/m",
 			Failures:      "300/m",
+			Pages:         "1200/m",
 			Scrapes:       "600/m",
 		},
 		Auth: Auth{

@@ -182,6 +182,7 @@ func (c *Config) Validate() error {
 type checker func(ok bool, key, rule string)
 
 func (c *Config) checkListeners(check checker) {
+	check(isHeader(c.HTTP.Robots), "http.robots", "must be a value of the header X-Robots-Tag, such as noindex, or empty")
 	check(validAddr(c.HTTP.Addr), "http.addr", "must be host:port or :port")
 	check(c.HTTP.AdminAddr == "" || validAddr(c.HTTP.AdminAddr), "http.admin_addr", "must be host:port or :port")
 	for _, o := range c.HTTP.CORSOrigins {
@@ -197,6 +198,11 @@ func (check checker) networks(key string, list []string) {
 		_, err := netip.ParsePrefix(n)
 		check(err == nil, key, fmt.Sprintf("%q is not a network: write 10.0.0.0/8", n))
 	}
+}
+
+// isHeader reports whether s may be the value of a header.
+func isHeader(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
 // blockTime is how long a read of a stream waits in Redis. A test compares it with redisclient.BlockTimeout.

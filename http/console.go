@@ -2,6 +2,7 @@ package http
 
 import (
 	"net/http"
+	"strings"
 
 	"github.com/agentsignal/agentsignal/http/console"
 )
@@ -29,6 +30,16 @@ var consoleFiles = func() map[string]*document {
 	}
 	return all
 }()
+
+// VerifierPath returns the path of the script by which a browser checks the signals of a public record.
+func VerifierPath() string {
+	for name := range consoleFiles {
+		if strings.HasPrefix(name, console.Verifier) {
+			return consolePath + name
+		}
+	}
+	return "" // a test finds it
+}
 
 // ConsoleHandlers answer with the console.
 type ConsoleHandlers struct{}

@@ -36,7 +36,7 @@ func (c *call) document(d *document) error {
 	h["Content-Type"] = d.types
 	h.Add("Vary", "Accept-Encoding")
 	if takesGzip(c.r.Header["Accept-Encoding"]) {
-		h["Content-Encoding"] = []string{"gzip"}
+		h["Content-Encoding"] = headerGzip
 		body = d.compressed()
 	}
 	h["Content-Length"] = []string{strconv.Itoa(len(body))}

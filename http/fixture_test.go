@@ -466,6 +466,7 @@ func (f *fakes) resources(c *config) []signalhttp.Resource {
 		signalhttp.NewKeyHandlers(access, signalhttp.NewReaderHandlers(signalhttp.ReaderOptions{Readers: &f.readers,
 			Connections: &f.readers, Agents: all, Assets: c.Assets, Suggester: signals, Now: c.Now}), c.Now),
 		signalhttp.NewPublicationHandlers(fakePublications{f}),
+		signalhttp.NewPublicRecordHandlers(fakePublications{f}, fakePublications{f}, "noindex"),
 		signalhttp.NewPageHandlers(),
 		signalhttp.ConsoleHandlers{},
 		signalhttp.NewMetricsHandlers(c.Gatherer),

@@ -19,7 +19,9 @@ type Metrics struct {
 	inFlight prometheus.Gauge
 	// connections counts refused ones.
 	connections prometheus.Counter
-	limited     map[limits.Class]prometheus.Counter
+	// public counts requests for public records by whether their files were there.
+	public  map[bool]prometheus.Counter
+	limited map[limits.Class]prometheus.Counter
 }
 
 // NewMetrics registers the counters with r.
@@ -37,12 +39,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Connections refused because their address had too many without a credential."}),
 		limited: make(map[limits.Class]prometheus.Counter),
 	}
+	public := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "agentsignal_public_record_requests_total",
+		Help: "Requests for files of public records, by whether these were in the cache of the process: hit or miss."},
+		[]string{"cache"})
+	m.public = map[bool]prometheus.Counter{true: public.WithLabelValues("hit"), false: public.WithLabelValues("miss")}
 	limited := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "agentsignal_http_rate_limited_total",
 		Help: "Requests refused by a rate limit, by its class."}, []string{"class"})
 	for _, c := range limits.Classes {
 		m.limited[c] = limited.WithLabelValues(string(c))
 	}
-	r.MustRegister(m.requests, m.duration, m.inFlight, m.connections, limited)
+	r.MustRegister(m.requests, m.duration, m.inFlight, m.connections, public, limited)
 	return m
 }
 
@@ -50,6 +56,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 func (m *Metrics) refused(c limits.Class) {
 	if m != nil {
 		m.limited[c].Inc()
+	}
+}
+
+// publicRecord counts a request for a public record.
+func (m *Metrics) publicRecord(hit bool) {
+	if m != nil {
+		m.public[hit].Inc()
 	}
 }
 

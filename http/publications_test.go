@@ -7,13 +7,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/publicrecord"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
+	"github.com/agentsignal/agentsignal/http/recordpage"
 )
 
 type publicationFakes struct {
 	publish     func(credential.Publication) error
 	publication credential.Publication
+	bySlug      func(slug string) (credential.Publication, error)
+	files       func(p credential.Publication) (*recordpage.Files, bool, error)
+	forgotten   []string
 }
 
 type fakePublications struct{ *fakes }
@@ -26,6 +32,26 @@ func (f fakePublications) Publication(_ context.Context, account signal.AccountI
 	p := f.publication
 	p.Account = account
 	return p, nil
+}
+
+func (f fakePublications) PublicationBySlug(_ context.Context, slug string) (credential.Publication, error) {
+	return call1(f.bySlug, credential.Publication{Account: accountID, Slug: slug, Title: "Title", Enabled: true}, slug)
+}
+
+func (f fakePublications) Get(_ context.Context, p credential.Publication) (*recordpage.Files, bool, error) {
+	if f.files == nil {
+		files, err := newFiles(p)
+		return files, true, err
+	}
+	return f.files(p)
+}
+
+func (f fakePublications) Forget(slug string) { f.forgotten = append(f.forgotten, slug) }
+
+// newFiles returns the files of a record without signals.
+func newFiles(p credential.Publication) (*recordpage.Files, error) {
+	return (&recordpage.Renderer{Keys: []string{"name+1a2b3c4d+AAAA"}}).Render(&publicrecord.Record{Account: p.Account,
+		Since: morning, All: backtest.Summarize(nil)}, p)
 }
 
 // fail1 is fail2 for one argument.

@@ -31,7 +31,8 @@ func (f *fakeReads) use(o *config) { o.Reads = f }
 // here or there.
 var immediateReads = []string{"/", "/dashboard", "/dashboard/", "/dashboard/{file}", "/docs", "/docs/{file}", "/healthz",
 	"/log/checkpoint", "/log/tile/{path}", "/log/{log}/tile/{path}",
-	"/metrics", "/problems", "/problems/{code}", "/readyz", "/v1/account", "/v1/account/public", "/v1/agents",
+	"/metrics", "/problems", "/problems/{code}", "/r/{slug}", "/r/{slug}.json", "/r/{slug}/badge.svg",
+	"/r/{slug}/feed.xml", "/r/{slug}/proof/{signal_id}", "/readyz", "/v1/account", "/v1/account/public", "/v1/agents",
 	"/v1/agents/{id}", "/v1/agents/{id}/intakes", "/v1/agents/{id}/intakes/{intake_id}/requests", "/v1/assets",
 	"/v1/assets/{asset}/bars", "/v1/asyncapi.yaml", "/v1/auth/api-keys", "/v1/log/checkpoint", "/v1/log/consistency",
 	"/v1/log/key", "/v1/log/tiles/{log}/{path}", "/v1/log/witness", "/v1/openapi.json", "/v1/openapi.yaml", "/v1/signals",

@@ -18,6 +18,9 @@ var dist embed.FS
 // Index is the name of the page.
 const Index = "index.html"
 
+// Verifier begins the name of the script that checks the signals of a public record.
+const Verifier = "public-"
+
 // Policy is the Content-Security-Policy of the page. Trusted types without a policy mean that no
 // text can become a script or markup: what the page shows comes from others.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; " +

@@ -142,7 +142,7 @@ func (l *Limiter) try(ctx context.Context, b *bucket, id bucketID, q Quota, wait
 		remaining, reset := b.state(q, now)
 		return decide(class, q, true, remaining, reset), nil
 	}
-	if l.store == nil || class == Scrapes || ctx.Err() != nil || now < time.Duration(l.aloneUntil.Load()) {
+	if l.store == nil || class.local() || ctx.Err() != nil || now < time.Duration(l.aloneUntil.Load()) {
 		b.unlease(q)
 		allowed := b.free(q, now) > 0
 		if allowed {

@@ -502,20 +502,22 @@ func BenchmarkTake(b *testing.B) {
 	})
 }
 
-// TestScrapesAreCountedHere: the metrics must be available without the store.
-func TestScrapesAreCountedHere(t *testing.T) {
+// TestScrapesAndPagesAreCountedHere: the metrics must be available without the store, and pages cost it nothing.
+func TestScrapesAndPagesAreCountedHere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := &fakeStore{}
-		l := New(store, Options{Quotas: Quotas{Scrapes: {2, time.Minute}}})
-		for i, want := range []bool{true, true, false, false} {
-			if d := l.Take(t.Context(), Scrapes, "192.0.2.1"); d.Allowed != want {
-				t.Errorf("request %d: %+v", i, d)
+		for _, class := range []Class{Scrapes, Pages} {
+			l := New(store, Options{Quotas: Quotas{class: {2, time.Minute}}})
+			for i, want := range []bool{true, true, false, false} {
+				if d := l.Take(t.Context(), class, "192.0.2.1"); d.Allowed != want {
+					t.Errorf("request %d: %+v", i, d)
+				}
 			}
-		}
-		time.Sleep(30 * time.Second)
-		if d := l.Take(t.Context(), Scrapes, "192.0.2.1"); !d.Allowed {
-			t.Errorf("half a minute later: %+v", d)
+			time.Sleep(30 * time.Second)
+			if d := l.Take(t.Context(), class, "192.0.2.1"); !d.Allowed {
+				t.Errorf("half a minute later: %+v", d)
+			}
 		}
 		if store.calls != 0 {
 			t.Errorf("the store is asked %d times", store.calls)

@@ -22,11 +22,13 @@ const (
 	Registrations Class = "registrations"
 	Sessions      Class = "sessions"
 	Failures      Class = "failures"
+	Pages         Class = "pages"   // public records, by address; each process counts its own
 	Scrapes       Class = "scrapes" // of /metrics, by address; each process counts its own
 )
 
 // Classes lists all classes.
-var Classes = [...]Class{Reads, Runs, Intakes, Writes, Streams, Logins, Registrations, Sessions, Failures, Scrapes}
+var Classes = [...]Class{Reads, Runs, Intakes, Writes, Streams, Logins, Registrations, Sessions, Failures, Pages,
+	Scrapes}
 
 // index returns the index of c in Classes and whether the class exists.
 func (c Class) index() (int, bool) {
@@ -37,6 +39,9 @@ func (c Class) index() (int, bool) {
 	}
 	return 0, false
 }
+
+// local reports whether each process counts the requests of c by itself, without the store.
+func (c Class) local() bool { return c == Scrapes || c == Pages }
 
 // maxRequests is the maximum of Quota.Requests.
 const maxRequests = 1_000_000
@@ -110,6 +115,7 @@ func Defaults() Quotas {
 		Registrations: {5, time.Hour},
 		Sessions:      {60, time.Minute},
 		Failures:      {300, time.Minute},
+		Pages:         {1200, time.Minute},
 		Scrapes:       {600, time.Minute},
 	}
 }

@@ -32,7 +32,7 @@ func TestParseQuota(t *testing.T) {
 func TestDefaultsAreThoseOfTheDecisions(t *testing.T) {
 	t.Parallel()
 	want := map[Class]string{"reads": "3000/m", "runs": "600/m", "writes": "300/m", "streams": "20000/m",
-		"logins": "20/m", "registrations": "5/h", "sessions": "60/m", "failures": "300/m", "scrapes": "600/m",
+		"logins": "20/m", "registrations": "5/h", "sessions": "60/m", "failures": "300/m", "pages": "1200/m", "scrapes": "600/m",
 		"intakes": "120/m"}
 	got := map[Class]string{}
 	for c, q := range Defaults() {

@@ -155,7 +155,7 @@ func TestConfig(tb testing.TB, url string) configs.Config {
 	c.Audit.Every = 0 // some tests store signals that no run has made
 	many := "1000000/m"
 	c.RateLimit = configs.RateLimit{Reads: many, Runs: many, Intakes: many, Writes: many, Streams: many, Logins: many,
-		Registrations: many, Sessions: many, Failures: many, Scrapes: many}
+		Registrations: many, Sessions: many, Failures: many, Pages: many, Scrapes: many}
 	return c
 }
 

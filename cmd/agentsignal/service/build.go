@@ -15,6 +15,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/webhook/keyring"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/command"
 	"github.com/agentsignal/agentsignal/configs"
+	"github.com/agentsignal/agentsignal/http/recordpage"
 	marketstore "github.com/agentsignal/agentsignal/persistence/market"
 )
 
@@ -40,6 +41,7 @@ type parts struct {
 	*planning
 	*proof
 	scorecards *scorecard.Scorecards
+	records    *recordpage.Cache
 	hub        *dashboard.Hub
 	membership *membership
 	risks      *risks
@@ -90,11 +92,12 @@ func build(e environment, n *node, s *storage, b *background) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	records := newPublicRecords(e, n, s, runs, proof, own, scorecards)
 	hub := newHub(e, s, system, access.credentials.Authenticator, prices, runs.catalogue, own.ownAgents)
 	subscribe(s.tail, access.credentials.Authenticator, hub, runs, scorecards, own.ownAgents)
 	membership := newMembership(e, n, s, delivery.webhooks.Settings)
 	risks := &risks{store: s.store, log: e.log}
 	readiness := &readiness{s, system, membership, risks, fixedWarnings(e, n)}
-	return &parts{s, access, system, forecaster, prices, delivery, own, runs, planning, proof, scorecards, hub, membership,
+	return &parts{s, access, system, forecaster, prices, delivery, own, runs, planning, proof, scorecards, records, hub, membership,
 		risks, readiness}, nil
 }

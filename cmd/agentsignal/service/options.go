@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/market/source"
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -91,6 +92,7 @@ func quotasOf(c configs.RateLimit) (limits.Quotas, error) {
 		limits.Registrations: c.Registrations,
 		limits.Sessions:      c.Sessions,
 		limits.Failures:      c.Failures,
+		limits.Pages:         c.Pages,
 		limits.Scrapes:       c.Scrapes,
 	} {
 		q, err := limits.ParseQuota(text)
@@ -118,4 +120,9 @@ func parsePrefixes(key string, networks []string) ([]netip.Prefix, error) {
 // CostsOf returns the configured costs of trades.
 func CostsOf(c configs.Costs) backtest.Costs {
 	return backtest.Costs{Crypto: c.Crypto, Stock: c.Stock, FX: c.FX, Commodity: c.Commodity}
+}
+
+// costOf returns the cost of an entry or an exit of an asset, as a share of the price.
+func costOf(c configs.Costs) func(asset string) float64 {
+	return func(asset string) float64 { return CostsOf(c).Of(assets.ClassOf(asset)) }
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/agentsignal/agentsignal/actors/agent"
 	"github.com/agentsignal/agentsignal/actors/catalogue"
 	"github.com/agentsignal/agentsignal/actors/market"
-	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/schedule"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -46,7 +45,7 @@ func newScorecards(e environment, s *storage, m *market.Market) *scorecard.Score
 		},
 		Now:  s.store.Client.Now,
 		Name: m.Assets.Name,
-		Cost: func(asset string) float64 { return CostsOf(e.config.Costs).Of(assets.ClassOf(asset)) },
+		Cost: costOf(e.config.Costs),
 	})
 }
 

@@ -84,6 +84,7 @@ func resources(e environment, n *node, p *parts, origins *signalhttp.Origins) []
 		signalhttp.NewKeyHandlers(p.credentials.Keys, signalhttp.NewReaderHandlers(signalhttp.ReaderOptions{
 			Readers: p.credentials.Readers, Agents: agents, Assets: p.market.Assets, Suggester: p.catalogue, Now: now}), now),
 		signalhttp.NewPublicationHandlers(p.credentials.Publications),
+		signalhttp.NewPublicRecordHandlers(p.credentials.Authenticator, p.records, c.HTTP.Robots),
 	}
 }
 

@@ -36,6 +36,7 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_http_requests_in_flight", "GAUGE", "", ""},
 	{"agentsignal_http_rate_limited_total", "COUNTER", "class", ""},
 	{"agentsignal_http_connections_refused_total", "COUNTER", "", ""},
+	{"agentsignal_public_record_requests_total", "COUNTER", "cache", ""},
 	{"agentsignal_auth_failures_total", "COUNTER", "reason", ""},
 	{"agentsignal_auth_locks_total", "COUNTER", "", ""},
 	{"agentsignal_reader_views", "GAUGE", "", ""},
