@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/agentsignal/agentsignal/actors/chartalert"
+	signalhttp "github.com/agentsignal/agentsignal/http"
 	"github.com/agentsignal/agentsignal/http/console"
 )
 
@@ -96,4 +97,25 @@ func small(t *testing.T, text string) int {
 		t.Fatal(err)
 	}
 	return b.Len()
+}
+
+// The page of a public record loads a small script, which needs only files beside it.
+func TestVerifierOfPublicRecords(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, &fakes{})
+	path := signalhttp.VerifierPath()
+	a := do(t, s, "GET", path, "", "Authorization:")
+	if a.Status != 200 || !strings.HasPrefix(a.Header.Get("Content-Type"), "text/javascript") {
+		t.Fatalf("%q is answered with %d %v", path, a.Status, a.Header)
+	}
+	size, imports := small(t, a.Body), regexp.MustCompile(`from"\./([^"]+)"`).FindAllStringSubmatch(a.Body, -1)
+	for _, name := range imports {
+		more := do(t, s, "GET", "/dashboard/"+name[1], "", "Authorization:")
+		if size += small(t, more.Body); more.Status != 200 {
+			t.Errorf("%s is answered with %d", name[1], more.Status)
+		}
+	}
+	if size > 8_000 || len(imports) != 1 {
+		t.Errorf("the script has %d files more, and %d bytes", len(imports), size)
+	}
 }

@@ -6,6 +6,8 @@ export default defineConfig({
   base: "/dashboard/",
   oxc: { jsx: { runtime: "automatic", importSource: "preact" } },
   build: {
+    // The second is the script of public records; console.go knows its name.
+    rollupOptions: { input: { index: "index.html", public: "src/record/page.ts" } },
     assetsDir: "",
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

@@ -325,3 +325,17 @@ export async function verify(proof: SignalProof, keys: string, signal: object, s
     throw error;
   }
 }
+
+/** Checks that the checkpoint has a leaf of an account, and returns what it counts; why: it has not. */
+export async function openLeaf(note: string, heads: Entry, leaf: Leaf, keys: string, subtle: Subtle): Promise<{ account: unknown; created: unknown; closed: unknown } | { why: string }> {
+  const h = new Hasher(subtle);
+  try {
+    const { root } = await open(note, keys, h);
+    const kind = (JSON.parse(leaf.text) as Members)["kind"] === "closed" ? "closed" : "created";
+    const { account, created, closed } = await holds(await readHeads(root, heads, h), leaf, kind, h);
+    return { account, created, closed };
+  } catch (error) {
+    if (error instanceof Broken) return { why: `${error.part}: ${error.message}` };
+    throw error;
+  }
+}
