@@ -190,10 +190,12 @@ func (s *Proofs) open(r *leavesRead, i int, head tlog.Tree, tiles record.Tiles) 
 		return fmt.Errorf("read leaf at %v of partition %d: %w", r.at[i], r.partition, err)
 	}
 	switch {
-	case len(r.entries[i].Val()) == 0, r.salted.Val() == "": // the salt of the account was erased
+	case len(r.entries[i].Val()) == 0:
 		return nil, signal.NotFound("signal")
-	case len(r.places[i].Val()) == 0:
+	case len(r.places[i].Val()) == 0: // perhaps the first of the account, which has no salt yet
 		return nil, ErrNotSigned
+	case r.salted.Val() == "": // it was erased
+		return nil, signal.NotFound("signal")
 	}
 	place, err := codec.DecodeLeafPlace(field(r.places[i].Val()[0], "h"))
 	if err != nil {

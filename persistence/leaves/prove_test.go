@@ -1,8 +1,11 @@
 package leaves
 
 import (
+	"errors"
 	"testing"
 	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/persistence/storetest"
@@ -22,6 +25,11 @@ func TestSignedUpTo(t *testing.T) {
 		return p
 	}
 	b.sign()
+	// The salt of an account is made with its first leaf: until then its signal is there, and not signed.
+	fresh := storetest.AccountIn(b.store, 0)
+	if _, err := b.store.OpenLeaf(t.Context(), 0, fresh, b.create(fresh, false).created, tlog.Tree{}); !errors.Is(err, ErrNotSigned) {
+		t.Errorf("the first signal of an account: %v", err)
+	}
 	if got := upTo(time.Now()); !got.IsZero() {
 		t.Errorf("an empty log is signed up to %v", got)
 	}

@@ -174,7 +174,7 @@ func beginWith(tb testing.TB, c configs.Config, o service.Options) *Service {
 	o.AlertWait = cmp.Or(o.AlertWait, time.Minute) // on a slow machine, too, an alert is answered with its signal
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &Service{tb: tb, Log: &Journal{}, end: cancel, Ended: make(chan struct{})}
-	o.Log = slog.New(slog.NewJSONHandler(s.Log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	o.Log = cmp.Or(o.Log, slog.New(slog.NewJSONHandler(s.Log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	o.Shutdown = WaitLimit
 	i, err := service.New(ctx, c, o)
 	if err != nil {

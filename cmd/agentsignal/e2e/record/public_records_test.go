@@ -25,7 +25,7 @@ import (
 )
 
 // addClosed appends n signals of an account that have closed, as their owner does, and open ones beside them.
-func addClosed(t *testing.T, s *e2e.Service, account signal.AccountID, n, open int, change func(i int, x *signal.Signal)) {
+func addClosed(t testing.TB, s *e2e.Service, account signal.AccountID, n, open int, change func(i int, x *signal.Signal)) {
 	t.Helper()
 	var group sync.WaitGroup
 	indexes := make(chan int)
@@ -71,7 +71,7 @@ func addClosed(t *testing.T, s *e2e.Service, account signal.AccountID, n, open i
 }
 
 // publish shows the record of an account, and returns its account.
-func publish(t *testing.T, user *e2e.Client, slug, more string) signal.AccountID {
+func publish(t testing.TB, user *e2e.Client, slug, more string) signal.AccountID {
 	t.Helper()
 	user.Do(http.MethodPut, "/v1/account/public", `{"slug":"`+slug+`","title":"Record","enabled":true`+more+`}`).Ok(t)
 	return e2e.Decode[e2e.AccountJSON](t, user.Get("/v1/account").Ok(t).Body).AccountID
@@ -119,7 +119,7 @@ func (s *shownSignal) id(t *testing.T) string {
 
 // shown returns the record at a slug once it counts so many closed signals and has a proof for them. A page is kept for a
 // minute, so each look is at a page of another title.
-func shown(t *testing.T, user *e2e.Client, slug, more string, created, closed int64) (r shownJSON) {
+func shown(t testing.TB, user *e2e.Client, slug, more string, created, closed int64) (r shownJSON) {
 	t.Helper()
 	n := 0
 	e2e.Eventually(t, fmt.Sprintf("the record counts %d signals, %d closed", created, closed), func() bool {
