@@ -158,6 +158,15 @@ func valuesFor(c *e2e.Client, hooks, operation string) map[string]string {
 		id := c.Run("BTC", "momentum").ID
 		c.Proof(id) // once it is signed
 		return map[string]string{"id": id}
+	case "getPublicRecordPage", "getPublicRecord", "getPublicRecordBadge", "getPublicRecordFeed", "getPublicProof":
+		slug := strings.ToLower(operation)
+		values := map[string]string{"slug": slug}
+		if operation == "getPublicProof" {
+			values["signal_id"] = c.Run("BTC", "momentum").ID
+			c.Proof(values["signal_id"]) // once it is signed
+		}
+		c.Do(http.MethodPut, "/v1/account/public", `{"slug":"`+slug+`","title":"Record","enabled":true,"show_open":true}`).Ok(c.TB)
+		return values
 	case "getConsistency":
 		return map[string]string{"from": strconv.FormatInt(c.Checkpoint().Root.N, 10)}
 	case "getTile":
@@ -237,7 +246,7 @@ func operations(t *testing.T) []string {
 	for i := 1; i < len(doc.Paths.Content); i += 2 {
 		var item map[string]yaml.Node
 		e2e.Must(t, doc.Paths.Content[i].Decode(&item))
-		for _, method := range []string{"get", "post", "patch", "delete"} {
+		for _, method := range []string{"get", "post", "put", "patch", "delete"} {
 			var operation struct {
 				ID   string `yaml:"operationId"`
 				Tags []string
