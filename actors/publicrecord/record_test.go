@@ -91,7 +91,8 @@ func (f *fake) SignedUpTo(_ context.Context, _ int, head tlog.Tree, at time.Time
 	return signed, nil
 }
 
-func (f *fake) OpenLeaves(_ context.Context, _ int, _ signal.AccountID, at []signal.Position, head tlog.Tree) ([]*verify.Leaf, error) {
+func (f *fake) OpenLeaves(_ context.Context, _ int, _ signal.AccountID, at []signal.Position, head tlog.Tree) ([]*verify.Leaf,
+	error) {
 	tree, all := f.tree()
 	leaves := make([]*verify.Leaf, len(at))
 	for i, p := range at {
@@ -135,7 +136,8 @@ func (f lists) Standing(_ context.Context, _ signal.AccountID, upTo signal.Posit
 	return f.listed, nil
 }
 
-func (f cards) Standing(_ context.Context, _ signal.AccountID, upTo signal.Position, of []signal.AgentID) (scorecard.Standing, error) {
+func (f cards) Standing(_ context.Context, _ signal.AccountID, upTo signal.Position, of []signal.AgentID) (scorecard.Standing,
+	error) {
 	f.askedUpTo, f.asked = append(f.askedUpTo, upTo), of
 	return f.did, nil
 }
@@ -205,8 +207,10 @@ func TestTotalsAreThoseOfALeaf(t *testing.T) {
 // A leaf that the checkpoint does not have is an error, and no total.
 func TestTotalsAreChecked(t *testing.T) {
 	t.Parallel()
-	f := &fake{texts: []string{`{"v":2,"kind":"closed","created":-1,"closed":7}`}, listed: catalogue.Standing{Last: signal.Position{MS: 1}}}
-	s := Sources{Leaves: f, Witnesses: f, Lists: lists{f}, Scorecards: cards{f}, Signals: records{f}, Agents: agents{f}, Now: time.Now}
+	f := &fake{texts: []string{`{"v":2,"kind":"closed","created":-1,"closed":7}`},
+		listed: catalogue.Standing{Last: signal.Position{MS: 1}}}
+	s := Sources{Leaves: f, Witnesses: f, Lists: lists{f}, Scorecards: cards{f}, Signals: records{f}, Agents: agents{f},
+		Now: time.Now}
 	if _, err := s.Record(t.Context(), "acc_1", false); !errors.Is(err, verify.ErrLeaf) {
 		t.Error(err)
 	}
@@ -219,14 +223,17 @@ func TestTotalsAreChecked(t *testing.T) {
 // The agents with the most closed signals are shown, and the rest together: none is left out.
 func TestLargestAgents(t *testing.T) {
 	t.Parallel()
-	f := &fake{listed: catalogue.Standing{Counts: map[signal.AgentID]catalogue.Count{"trading": {Open: 1}, "gone": {Closed: 1000}}},
+	f := &fake{listed: catalogue.Standing{Counts: map[signal.AgentID]catalogue.Count{"trading": {Open: 1},
+		"gone": {Closed: 1000}}},
 		living: []signal.Agent{{ID: "mine_7", Name: "<b>Mine</b>"}}, unsigned: true,
-		did: scorecard.Standing{Rest: backtest.Statistics{Count: 5}, Agents: map[signal.AgentID]backtest.Statistics{"gone": {Count: 990}}}}
+		did: scorecard.Standing{Rest: backtest.Statistics{Count: 5},
+			Agents: map[signal.AgentID]backtest.Statistics{"gone": {Count: 990}}}}
 	for i := range 25 {
 		f.listed.Counts[signal.AgentID("mine_"+strconv.Itoa(i))] = catalogue.Count{Open: i, Closed: i}
 	}
 	r := f.record(t, false)
-	if len(r.Agents) != MaxAgents || r.Others != 7 || r.Rest.Closed != 0+1+2+3+4+5 || r.Rest.Open != 1+1+2+3+4+5 || r.Rest.Statistics.Count != 5 {
+	if len(r.Agents) != MaxAgents || r.Others != 7 || r.Rest.Closed != 0+1+2+3+4+5 || r.Rest.Open != 1+1+2+3+4+5 ||
+		r.Rest.Statistics.Count != 5 {
 		t.Errorf("%d agents, %d others: %+v", len(r.Agents), r.Others, r.Rest)
 	}
 	if a := r.Agents[0]; a.ID != "gone" || !a.Removed || a.Name != "" || a.Statistics.Count != 990 {
@@ -260,7 +267,8 @@ func TestSignalsHaveTheirLeaves(t *testing.T) {
 			Closed: []signal.Location{{ID: "sig_2", Created: signal.Position{MS: 2}, Closed: signal.Position{MS: 5}},
 				{ID: "erased", Created: signal.Position{MS: 1}, Closed: signal.Position{MS: 5}},
 				{ID: "sig_1", Created: signal.Position{MS: 1}, Closed: signal.Position{MS: 4}}},
-			Open: []signal.Location{{ID: "sig_4", Created: signal.Position{MS: 3}}, {ID: "sig_3", Created: signal.Position{MS: 3}}}}}
+			Open: []signal.Location{{ID: "sig_4", Created: signal.Position{MS: 3}}, {ID: "sig_3",
+				Created: signal.Position{MS: 3}}}}}
 	r := f.record(t, true)
 	type shown struct {
 		ID              signal.SignalID
@@ -281,7 +289,8 @@ func TestSignalsHaveTheirLeaves(t *testing.T) {
 		}
 		return all
 	}
-	want := []shown{{ID: "sig_2", Created: 1, Closed: 4}, {ID: "sig_1", Created: 0, Closed: 3, R: 2, RNet: 2 - .202, Reasoning: "why"}}
+	want := []shown{{ID: "sig_2", Created: 1, Closed: 4}, {ID: "sig_1", Created: 0, Closed: 3, R: 2, RNet: 2 - .202,
+		Reasoning: "why"}}
 	if d := cmp.Diff(want, view(r.Closed)); d != "" {
 		t.Errorf("closed (-want +got):\n%s", d)
 	}

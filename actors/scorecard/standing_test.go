@@ -27,7 +27,8 @@ func TestStandingAsOfAPosition(t *testing.T) {
 	o := Options{Cost: func(string) float64 { return cost }, Now: clock}
 	cards := New(whole, o)
 	for _, end := range []int{0, 1, 2, 3, 99, 500, 731, 1000} {
-		got, err := cards.Standing(t.Context(), "acc_1", signal.Position{MS: int64(end)}, []signal.AgentID{"mine", "trading", "none"})
+		got, err := cards.Standing(t.Context(), "acc_1", signal.Position{MS: int64(end)}, []signal.AgentID{"mine", "trading",
+			"none"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +68,8 @@ func TestCurveByHand(t *testing.T) {
 	for i, exit := range []float64{101, 99, 102} { // 1 R, -1 R, 2 R
 		r.add("acc_1", 10-i, nil, 0)
 		s := r.list[i]
-		closing := strategy.Close(s, strategy.Exit{Reason: signal.Expired, Price: exit}, morning.Add(time.Duration(60-i)*time.Minute))
+		closing := strategy.Close(s, strategy.Exit{Reason: signal.Expired, Price: exit},
+			morning.Add(time.Duration(60-i)*time.Minute))
 		r.closed = append(r.closed, &signal.Signal{ID: s.ID, Account: "acc_1", Closing: &closing})
 	}
 	r.list = append(r.list, r.closed...)

@@ -118,9 +118,10 @@ type proofJSON struct {
 
 // encode returns the JSON of a record.
 func encode(r *publicrecord.Record, p credential.Publication, keys []string, notProved []string) ([]byte, error) {
-	v := recordJSON{Slug: p.Slug, Title: p.Title, Account: r.Account, NoLonger: r.NoLongerKept(), Statistics: r.All, Committed: r.Committed,
-		Totals: totalsJSON{r.Totals.Created, r.Totals.Closed, r.Newest != nil},
-		Kept:   keptJSON{instant(r.Since), r.Created, r.Kept}, Curve: []pointJSON{}, Agents: []agentJSON{},
+	v := recordJSON{Slug: p.Slug, Title: p.Title, Account: r.Account, NoLonger: r.NoLongerKept(), Statistics: r.All,
+		Committed: r.Committed,
+		Totals:    totalsJSON{r.Totals.Created, r.Totals.Closed, r.Newest != nil},
+		Kept:      keptJSON{instant(r.Since), r.Created, r.Kept}, Curve: []pointJSON{}, Agents: []agentJSON{},
 		Closed: viewProved(r.Closed), Open: viewProved(r.Open),
 		Proof: proofJSON{Checkpoint: string(r.Note), Newest: r.Newest, Keys: keys, NotProved: notProved}}
 	if c := r.Checkpoint; c != nil {

@@ -41,15 +41,18 @@ var plainTexts = texts{"Title", "Agent", "BTC", "momentum", "reasoning", "binanc
 // largest returns a record with as much on its page as there may be: 10,000 closed signals of as many agents as are shown.
 func largest(of texts) *publicrecord.Record {
 	random := rand.New(rand.NewPCG(1, 2))
-	checkpoint := &record.Signed{Checkpoint: &verify.Checkpoint{Origin: "name", Root: tlog.Tree{N: 1}, Heads: verify.Heads{At: morning}},
+	checkpoint := &record.Signed{Checkpoint: &verify.Checkpoint{Origin: "name", Root: tlog.Tree{N: 1},
+		Heads: verify.Heads{At: morning}},
 		Entry: verify.Entry{Text: "heads\n"}}
 	leaf := func() *verify.Leaf {
 		return &verify.Leaf{Log: 3, Index: random.Int64N(30000), Size: 30000, Text: `{"v":2}`, Salt: []byte("salt"),
 			Proof: make(tlog.RecordProof, 15)}
 	}
-	r := &publicrecord.Record{Account: "acc_01M7YQ1WE0AE67Z5NHCJZHQ5XV", Checkpoint: checkpoint, Note: []byte("name\n1\n\n— name AAAA\n"),
-		Newest: leaf(), Totals: record.Counts{Created: 12_345, Closed: 12_300}, Since: morning.AddDate(0, 0, -90), Created: 10_045,
-		Kept: 10_000, Committed: 9_000, Others: 30, Sources: []string{of.source}}
+	r := &publicrecord.Record{Account: "acc_01M7YQ1WE0AE67Z5NHCJZHQ5XV", Checkpoint: checkpoint,
+		Note:   []byte("name\n1\n\n— name AAAA\n"),
+		Newest: leaf(), Totals: record.Counts{Created: 12_345, Closed: 12_300}, Since: morning.AddDate(0, 0, -90),
+		Created: 10_045,
+		Kept:    10_000, Committed: 9_000, Others: 30, Sources: []string{of.source}}
 	var all, each backtest.Tally
 	sum := scorecard.Point{}
 	for i := range 10_000 {
@@ -57,8 +60,9 @@ func largest(of texts) *publicrecord.Record {
 			Confidence: random.Float64(), Reason: signal.StopLoss}
 		all.Add(&o)
 		if each.Add(&o); i%500 == 499 {
-			r.Agents = append(r.Agents, publicrecord.Agent{ID: signal.AgentID(fmt.Sprintf("agent_%d", i)), Name: of.name, Removed: i%1000 == 499,
-				Count: catalogue.Count{Open: i % 7, Closed: 500}, Statistics: each.Statistics()})
+			r.Agents = append(r.Agents, publicrecord.Agent{ID: signal.AgentID(fmt.Sprintf("agent_%d", i)), Name: of.name,
+				Removed: i%1000 == 499,
+				Count:   catalogue.Count{Open: i % 7, Closed: 500}, Statistics: each.Statistics()})
 			each = backtest.Tally{}
 		}
 		sum = scorecard.Point{At: morning.Add(time.Duration(i) * time.Minute), R: sum.R + o.R, RNet: sum.RNet + o.R - o.Cost}
@@ -71,7 +75,8 @@ func largest(of texts) *publicrecord.Record {
 	for i := range 2 * publicrecord.MaxSignals {
 		price := func() float64 { return 60_000 + math.Round(random.NormFloat64()*1e6)/1e3 }
 		s := publicrecord.Signal{CreatedLeaf: leaf(), ClosedLeaf: leaf(), Reasoning: of.reasoning, Signal: &signal.Signal{
-			ID: signal.NewSignalID(), Agent: "agent_1", Asset: of.asset, Strategy: of.strategy, Timeframe: signal.H1, Direction: signal.Long,
+			ID: signal.NewSignalID(), Agent: "agent_1", Asset: of.asset, Strategy: of.strategy, Timeframe: signal.H1,
+			Direction:       signal.Long,
 			FirstConfidence: random.Float64(), Levels: &signal.Levels{Entry: price(), Stop: price(), Target: price()},
 			CreatedAt: morning.Add(-time.Duration(random.IntN(9000)) * time.Minute)}}
 		if i < publicrecord.MaxSignals {
@@ -103,7 +108,8 @@ func TestLargestPageIsSmall(t *testing.T) {
 	if n := len(f.Page.Gzipped); n >= 15_000 {
 		t.Errorf("the page has %d bytes in gzip, and %d without", n, len(f.Page.Text))
 	}
-	for _, want := range []string{"12,300", "10,000", "2,300", "of 12,345 created", "Several accounts of one operator cannot be seen from here.",
+	for _, want := range []string{"12,300", "10,000", "2,300", "of 12,345 created",
+		"Several accounts of one operator cannot be seen from here.",
 		"The service alone signs its record.", "no other service ran whose results were kept back", "30 others", "(removed)"} {
 		if !bytes.Contains(f.Page.Text, []byte(want)) {
 			t.Errorf("the page lacks %q", want)
@@ -148,7 +154,8 @@ func structure(t *testing.T, page []byte) (elements []string, text string) {
 // What an account has written changes no element of any file.
 func TestTextsOfAccountsAreEscaped(t *testing.T) {
 	t.Parallel()
-	hostile := "\x00\x1b</td></code></title></style><script>alert(1)</script><img src=x onerror='a'>\"'&amp;{{.Keys}}<!-- ]]>\u2028\ufffe"
+	hostile := "\x00\x1b</td></code></title></style><script>alert(1)</script>" +
+		"<img src=x onerror='a'>\"'&amp;{{.Keys}}<!-- ]]>\u2028\ufffe"
 	of := texts{hostile + "1", hostile + "2", hostile + "3", hostile + "4", hostile + "5", hostile + "6"}
 	p := public
 	p.Title = of.title
@@ -184,7 +191,8 @@ func TestTextsOfAccountsAreEscaped(t *testing.T) {
 			t.Errorf("%s has %v", name, elements)
 		}
 		if name == "feed" && (elements["entry"] != publicrecord.MaxSignals ||
-			!strings.Contains(text, strings.Map(allowed, of.reasoning)) || !strings.Contains(text, strings.Map(allowed, of.strategy))) {
+			!strings.Contains(text, strings.Map(allowed, of.reasoning)) || !strings.Contains(text, strings.Map(allowed,
+			of.strategy))) {
 			t.Errorf("the feed has %v and not each text", elements)
 		}
 	}
@@ -197,7 +205,8 @@ func TestTextsOfAccountsAreEscaped(t *testing.T) {
 		} `json:"closed_signals"`
 	}
 	if err := json.Unmarshal(f.JSON.Text, &v); err != nil || v.Title != of.title || v.Agents[0].Name != of.name ||
-		v.Closed[0].Reasoning != of.reasoning || v.Closed[0].Signal.Asset != of.asset || v.Closed[0].Signal.Strategy != of.strategy {
+		v.Closed[0].Reasoning != of.reasoning || v.Closed[0].Signal.Asset != of.asset ||
+		v.Closed[0].Signal.Strategy != of.strategy {
 		t.Errorf("JSON: %v, %.300s", err, f.JSON.Text)
 	}
 }
@@ -227,7 +236,8 @@ func TestRecordWithoutSignals(t *testing.T) {
 	p.ShowOpen = false
 	empty := &publicrecord.Record{Account: "acc_1", Since: morning, All: backtest.Summarize(nil)}
 	f := render(t, empty, p)
-	for _, want := range []string{"The service has signed no checkpoint yet", "No signal has closed yet", "by the word of the service"} {
+	for _, want := range []string{"The service has signed no checkpoint yet", "No signal has closed yet",
+		"by the word of the service"} {
 		if !bytes.Contains(f.Page.Text, []byte(want)) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -237,14 +247,16 @@ func TestRecordWithoutSignals(t *testing.T) {
 			t.Errorf("the page has %q", not)
 		}
 	}
-	if !bytes.Contains(f.Badge.Text, []byte("signals: 0 closed")) || !json.Valid(f.JSON.Text) || xml.Unmarshal(f.Feed.Text, new(any)) != nil {
+	if !bytes.Contains(f.Badge.Text, []byte("signals: 0 closed")) || !json.Valid(f.JSON.Text) || xml.Unmarshal(f.Feed.Text,
+		new(any)) != nil {
 		t.Errorf("%s\n%s\n%s", f.Badge.Text, f.JSON.Text, f.Feed.Text)
 	}
 	if f.Proof(signal.NewSignalID()) != nil {
 		t.Error("there is a proof of a signal that is not shown")
 	}
 	for _, gone := range []bool{false, true} {
-		if page := string(Missing(gone)); strings.Contains(page, "is gone") != gone || !strings.Contains(Policy, styleHash("missing.html")) {
+		if page := string(Missing(gone)); strings.Contains(page, "is gone") != gone || !strings.Contains(Policy,
+			styleHash("missing.html")) {
 			t.Errorf("gone %t: %s", gone, page)
 		}
 	}

@@ -97,7 +97,8 @@ func viewPage(r *publicrecord.Record, p credential.Publication, by *Renderer) *p
 		v.All, v.Priced, v.Committed, v.Curve = &all, all.Count, grouped(int64(r.Committed)), viewCurve(r.Curve)
 		for _, b := range r.All.Reliability {
 			if b.Count > 0 {
-				v.Calibration = append(v.Calibration, bucketView{percentOf(b.From) + " – " + percent(b.To), grouped(int64(b.Count)),
+				v.Calibration = append(v.Calibration, bucketView{percentOf(b.From) + " – " + percent(b.To),
+					grouped(int64(b.Count)),
 					percent(b.MeanConfidence), rate(int(math.Round(float64(b.HitRate)*float64(b.Count))), b.Count)})
 			}
 		}
@@ -145,7 +146,8 @@ func viewFigures(s *backtest.Statistics) figuresView {
 }
 
 func viewAgent(a *publicrecord.Agent) agentView {
-	v := agentView{Name: a.Name, ID: string(a.ID), Removed: a.Removed, Open: grouped(int64(a.Open)), Closed: grouped(int64(a.Closed)),
+	v := agentView{Name: a.Name, ID: string(a.ID), Removed: a.Removed, Open: grouped(int64(a.Open)),
+		Closed:      grouped(int64(a.Closed)),
 		figuresView: viewFigures(&a.Statistics)}
 	if v.Name == "" {
 		v.Name = v.ID
@@ -154,13 +156,15 @@ func viewAgent(a *publicrecord.Agent) agentView {
 }
 
 func viewSignal(s *publicrecord.Signal) signalView {
-	v := signalView{ID: string(s.ID), Agent: string(s.Agent), Asset: s.Asset, Strategy: s.Strategy, Direction: string(s.Direction),
+	v := signalView{ID: string(s.ID), Agent: string(s.Agent), Asset: s.Asset, Strategy: s.Strategy,
+		Direction:  string(s.Direction),
 		Confidence: percent(backtest.Figure(s.FirstConfidence)), Created: minute(s.CreatedAt), Reasoning: s.Reasoning}
 	if l := s.Levels; l != nil {
 		v.Entry, v.Stop, v.Target = price(l.Entry), price(l.Stop), price(l.Target)
 	}
 	if c := s.Closing; c != nil {
-		v.Closed, v.ClosedAt, v.Reason = minute(c.At), c.At.UTC().Format(time.RFC3339), strings.ReplaceAll(string(c.Reason), "_", " ")
+		v.Closed, v.ClosedAt, v.Reason = minute(c.At), c.At.UTC().Format(time.RFC3339), strings.ReplaceAll(string(c.Reason),
+			"_", " ")
 		if c.ExitPrice != nil {
 			v.Exit = price(*c.ExitPrice)
 		}

@@ -27,7 +27,8 @@ func TestSignedUpTo(t *testing.T) {
 	b.sign()
 	// The salt of an account is made with its first leaf: until then its signal is there, and not signed.
 	fresh := storetest.AccountIn(b.store, 0)
-	if _, err := b.store.OpenLeaf(t.Context(), 0, fresh, b.create(fresh, false).created, tlog.Tree{}); !errors.Is(err, ErrNotSigned) {
+	if _, err := b.store.OpenLeaf(t.Context(), 0, fresh, b.create(fresh, false).created, tlog.Tree{}); !errors.Is(err,
+		ErrNotSigned) {
 		t.Errorf("the first signal of an account: %v", err)
 	}
 	if got := upTo(time.Now()); !got.IsZero() {

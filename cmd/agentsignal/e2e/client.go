@@ -188,7 +188,8 @@ type Problem struct {
 var statuses = map[string]int{
 	"invalid_request": 400, "missing_credentials": 401, "invalid_token": 401, "jwt_required": 401,
 	"invalid_credentials": 401, "invalid_refresh_token": 401, "insufficient_scope": 403, "not_found": 404,
-	"method_not_allowed": 405, "name_taken": 409, "slug_taken": 409, "record_gone": 410, "email_taken": 409, "limit_reached": 409, "built_in": 409,
+	"method_not_allowed": 405, "name_taken": 409, "slug_taken": 409, "record_gone": 410, "email_taken": 409,
+	"limit_reached": 409, "built_in": 409,
 	"not_runnable": 409, "no_signal": 409,
 	"expired_alert": 409, "price_moved": 409, "reference_used": 409, "price_unavailable": 503, "webhook_disabled": 409,
 	"not_closable":            409,

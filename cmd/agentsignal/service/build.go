@@ -98,6 +98,7 @@ func build(e environment, n *node, s *storage, b *background) (*parts, error) {
 	membership := newMembership(e, n, s, delivery.webhooks.Settings)
 	risks := &risks{store: s.store, log: e.log}
 	readiness := &readiness{s, system, membership, risks, fixedWarnings(e, n)}
-	return &parts{s, access, system, forecaster, prices, delivery, own, runs, planning, proof, scorecards, records, hub, membership,
+	return &parts{s, access, system, forecaster, prices, delivery, own, runs, planning, proof, scorecards, records, hub,
+		membership,
 		risks, readiness}, nil
 }

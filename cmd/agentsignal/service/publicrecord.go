@@ -24,7 +24,8 @@ func newPublicRecords(
 		Cost:       costOf(e.config.Costs),
 		Now:        s.store.Client.Now,
 	}
-	cache := recordpage.NewCache(records, &recordpage.Renderer{Keys: n.keys.record.Public(), Script: signalhttp.VerifierPath()}, e.log)
+	cache := recordpage.NewCache(records, &recordpage.Renderer{Keys: n.keys.record.Public(),
+		Script: signalhttp.VerifierPath()}, e.log)
 	e.stops.Add("public records", cache.Close)
 	return cache
 }

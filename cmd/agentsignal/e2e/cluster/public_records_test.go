@@ -23,7 +23,8 @@ func TestPublicRecordsOnEveryNode(t *testing.T) {
 	await := func(slug string, status int) {
 		t.Helper()
 		for name, node := range nodes {
-			for _, path := range []string{"/r/" + slug, "/r/" + slug + ".json", "/r/" + slug + "/badge.svg", "/r/" + slug + "/feed.xml"} {
+			for _, path := range []string{"/r/" + slug, "/r/" + slug + ".json", "/r/" + slug + "/badge.svg", "/r/" + slug +
+				"/feed.xml"} {
 				e2e.Eventually(t, name+" answers as it should for "+path, func() bool { return node.Get(path).Status == status })
 			}
 		}

@@ -165,7 +165,8 @@ func valuesFor(c *e2e.Client, hooks, operation string) map[string]string {
 			values["signal_id"] = c.Run("BTC", "momentum").ID
 			c.Proof(values["signal_id"]) // once it is signed
 		}
-		c.Do(http.MethodPut, "/v1/account/public", `{"slug":"`+slug+`","title":"Record","enabled":true,"show_open":true}`).Ok(c.TB)
+		c.Do(http.MethodPut, "/v1/account/public",
+			`{"slug":"`+slug+`","title":"Record","enabled":true,"show_open":true}`).Ok(c.TB)
 		return values
 	case "getConsistency":
 		return map[string]string{"from": strconv.FormatInt(c.Checkpoint().Root.N, 10)}

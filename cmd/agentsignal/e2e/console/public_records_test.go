@@ -58,7 +58,8 @@ func TestPublicRecordInABrowser(t *testing.T) {
 		if got.Wide || got.Bad || got.Colour == "rgba(0, 0, 0, 0)" || got.Site != s.URL {
 			t.Errorf("at %d pixels: %+v", width, got)
 		}
-		if got.Rows != 4 || got.Proved != got.Rows || !strings.HasPrefix(got.Verdict, "All 4 signals shown are in the checkpoint of") ||
+		if got.Rows != 4 || got.Proved != got.Rows || !strings.HasPrefix(got.Verdict,
+			"All 4 signals shown are in the checkpoint of") ||
 			!strings.Contains(got.Verdict, "4 signals created and 3 closed; among the closed ones shown, none is left out") {
 			t.Errorf("at %d pixels: %+v", width, got)
 		}

@@ -124,7 +124,8 @@ func shown(t testing.TB, user *e2e.Client, slug, more string, created, closed in
 	n := 0
 	e2e.Eventually(t, fmt.Sprintf("the record counts %d signals, %d closed", created, closed), func() bool {
 		n++
-		user.Do(http.MethodPut, "/v1/account/public", fmt.Sprintf(`{"slug":%q,"title":"Look %d","enabled":true%s}`, slug, n, more)).Ok(t)
+		user.Do(http.MethodPut, "/v1/account/public", fmt.Sprintf(`{"slug":%q,"title":"Look %d","enabled":true%s}`, slug, n,
+			more)).Ok(t)
 		r = e2e.Decode[shownJSON](t, user.With("").Get("/r/"+slug+".json").Ok(t).Body)
 		return r.Totals.Created == created && r.Totals.Closed == closed && r.Totals.Proved
 	})
@@ -139,7 +140,8 @@ func TestPublicRecords(t *testing.T) {
 	bob, _, _ := s.User(t)
 	const hostile = `</td><script>alert('x')</script><b a=\"`
 	for _, id := range []string{"living", "removed"} {
-		if a := ada.Post("/v1/agents", `{"id":"`+id+`","name":"`+hostile+id+`","category":"trading","strategies":["cross"]}`); a.Status != 201 {
+		if a := ada.Post("/v1/agents",
+			`{"id":"`+id+`","name":"`+hostile+id+`","category":"trading","strategies":["cross"]}`); a.Status != 201 {
 			t.Fatal(a.Body)
 		}
 	}
@@ -170,7 +172,8 @@ func TestPublicRecords(t *testing.T) {
 	})
 	addClosed(t, s, bobs, 1, 0, nil)
 	r := shown(t, ada, "ada-record", "", 73, 70)
-	if r.Account != string(account) || r.Kept.Created != 73 || r.Kept.Closed != 70 || r.No != 0 || len(r.Closed) != 50 || len(r.Open) != 0 {
+	if r.Account != string(account) || r.Kept.Created != 73 || r.Kept.Closed != 70 || r.No != 0 || len(r.Closed) != 50 ||
+		len(r.Open) != 0 {
 		t.Errorf("%+v, %d closed and %d open signals", r.Kept, len(r.Closed), len(r.Open))
 	}
 	sum, names := int64(0), map[string]string{}
@@ -178,19 +181,22 @@ func TestPublicRecords(t *testing.T) {
 		sum += a.Closed
 		names[a.ID] = fmt.Sprintf("%s %t", a.Name, a.Removed)
 	}
-	if want := map[string]string{"living": reasoning + "living false", "removed": " true"}; sum != 70 || !maps.Equal(names, want) {
+	if want := map[string]string{"living": reasoning + "living false", "removed": " true"}; sum != 70 || !maps.Equal(names,
+		want) {
 		t.Errorf("the agents have %d closed signals: %q, want %q", sum, names, want)
 	}
 
 	// What everyone gets has no element of the account's, and nothing of another account.
 	for _, path := range []string{"/r/ada-record", "/r/ada-record/feed.xml", "/r/ada-record/badge.svg"} {
 		body := public.Get(path).Ok(t).Body
-		if strings.Contains(body, "<b a") || strings.Contains(body, "alert('") || strings.Contains(body, "<i>") || strings.Contains(body, string(bobs)) {
+		if strings.Contains(body, "<b a") || strings.Contains(body, "alert('") || strings.Contains(body, "<i>") ||
+			strings.Contains(body, string(bobs)) {
 			t.Errorf("%s has what it must not have: %s", path, body)
 		}
 	}
 	page := public.Get("/r/ada-record").Ok(t)
-	for _, want := range []string{string(account), "(removed)", html.EscapeString("<i>"), "Several accounts of one operator cannot be seen"} {
+	for _, want := range []string{string(account), "(removed)", html.EscapeString("<i>"),
+		"Several accounts of one operator cannot be seen"} {
 		if !strings.Contains(page.Body, want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -212,7 +218,8 @@ func TestPublicRecords(t *testing.T) {
 	ada.Do(http.MethodPut, "/v1/account/public", `{"slug":"ada-other","title":"x","enabled":true}`).Ok(t)
 	public.Get("/r/ada-other").Ok(t)
 	e2e.Must(t, s.Credentials().Accounts.DeleteAccount(t.Context(), account))
-	for _, path := range []string{"/r/ada-record", "/r/ada-other", "/r/ada-other.json", "/r/ada-other/badge.svg", "/r/ada-other/feed.xml",
+	for _, path := range []string{"/r/ada-record", "/r/ada-other", "/r/ada-other.json", "/r/ada-other/badge.svg",
+		"/r/ada-other/feed.xml",
 		"/r/ada-other/proof/" + r.Closed[0].id(t)} {
 		public.Get(path).Fails(t, "record_gone")
 		if a := public.Get(path, "Accept: text/html"); a.Status != 410 || !strings.Contains(a.Body, "The record is gone") {
@@ -253,7 +260,8 @@ func TestAPageOf10000Signals(t *testing.T) {
 
 	reads := func() (calls int) {
 		for _, command := range []string{"hget", "hmget", "hgetall", "xrange", "get"} {
-			m := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(redis.Client().Info(t.Context(), "commandstats").Val())
+			m := regexp.MustCompile(`cmdstat_` + command + `:calls=(\d+)`).FindStringSubmatch(redis.Client().Info(t.Context(),
+				"commandstats").Val())
 			if m != nil {
 				more, _ := strconv.Atoi(m[1])
 				calls += more

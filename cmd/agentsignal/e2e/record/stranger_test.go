@@ -141,7 +141,8 @@ func (s *stranger) check(r *shownJSON) error {
 	if err := s.holds(r.Proof.Newest); err != nil {
 		return err
 	}
-	if c := e2e.Decode[counted](s, r.Proof.Newest.Text); c.Created != r.Totals.Created || c.Closed != r.Totals.Closed || c.Account != r.Account {
+	if c := e2e.Decode[counted](s, r.Proof.Newest.Text); c.Created != r.Totals.Created || c.Closed != r.Totals.Closed ||
+		c.Account != r.Account {
 		return fmt.Errorf("the newest leaf counts %+v, and the record %+v", c, r.Totals)
 	}
 	return nil
@@ -215,7 +216,8 @@ func shell(t *testing.T, url, page string) {
 	steps = strings.Replace(steps, "https://HOST", url, 1)
 	out := run(steps)
 	t.Log(out)
-	for _, want := range []string{"Signature Verified Successfully", "signed: roots of all logs", `signed: {"v":2,"kind":"created"`,
+	for _, want := range []string{"Signature Verified Successfully", "signed: roots of all logs",
+		`signed: {"v":2,"kind":"created"`,
 		`signed: {"v":2,"kind":"closed"`} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the steps do not print %q:\n%s", want, out)
@@ -228,8 +230,9 @@ func shell(t *testing.T, url, page string) {
 	const read = "> proof\n"
 	for name, change := range map[string]string{
 		"another text of a leaf": `sed -i "s/^closed .*/closed $(printf x | openssl base64 -A)/" proof`,
-		"another checkpoint":     `sed -i "s/^note .*/note $(sed -n 's/^note //p' proof | openssl base64 -d -A | sed 2s/./9/ | openssl base64 -A)/" proof`,
-		"other heads":            `sed -i "s/^heads .*/heads $(printf x | openssl base64 -A)/" proof`,
+		"another checkpoint": `n=$(sed -n 's/^note //p' proof | openssl base64 -d -A | sed 2s/./9/ | openssl base64 -A)
+			sed -i "s|^note .*|note $n|" proof`,
+		"other heads": `sed -i "s/^heads .*/heads $(printf x | openssl base64 -A)/" proof`,
 	} {
 		if out := run(strings.Replace(steps, read, read+change+"\n", 1)); !strings.Contains(out, "NOT SIGNED") {
 			t.Errorf("%s is not found:\n%s", name, out)
