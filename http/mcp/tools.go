@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -390,9 +391,7 @@ func (t *tools) signals(
 	ctx context.Context, _ *mcp.CallToolRequest, in signalsInput,
 ) (*mcp.CallToolResult, signalsAnswer, error) {
 	v := values("direction", in.Direction, "status", in.Status, "since", in.Since, "view", "full")
-	for name, value := range in.values() {
-		v[name] = value
-	}
+	maps.Copy(v, in.values())
 	if in.MinConfidence != nil {
 		v.Set("min_confidence", strconv.FormatFloat(*in.MinConfidence, 'f', -1, 64))
 	}
@@ -432,9 +431,7 @@ func (t *tools) scorecard(
 	ctx context.Context, _ *mcp.CallToolRequest, in scorecardInput,
 ) (*mcp.CallToolResult, scorecardAnswer, error) {
 	v := values("timeframe", in.Timeframe, "since", in.Since)
-	for name, value := range in.selection.values() {
-		v[name] = value
-	}
+	maps.Copy(v, in.selection.values())
 	var a scorecardAnswer
 	if _, err := t.client.ask(ctx, http.MethodGet, "/v1/scorecard?"+v.Encode(), nil, nil, &a.cardView); err != nil {
 		return nil, a, err
