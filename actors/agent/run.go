@@ -524,7 +524,7 @@ func expectedRNet(metadata json.RawMessage) *float64 {
 func (x *executor) event(r *run, t signal.EventType, data []byte) signal.Event {
 	e := signal.Event{ID: signal.NewEventID(), Account: r.request.Account, Type: t, Data: data}
 	if t != signal.SignalCreated {
-		e.Agent, e.Run = r.request.Agent, r.id
+		e.Agent, e.Asset, e.Strategy, e.Run = r.request.Agent, r.request.Asset, r.request.Strategy, r.id
 	}
 	return e
 }

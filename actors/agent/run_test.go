@@ -81,7 +81,8 @@ func TestShortRunIsOneAppend(t *testing.T) {
 			t.Errorf("signal.created is %+v", e)
 		}
 		for _, i := range []int{0, 2} {
-			if e := c.Events[i]; e.Agent != "trading" || e.Run != got.Run || e.Asset != "" || e.ID == "" {
+			if e := c.Events[i]; e.Agent != "trading" || e.Run != got.Run || e.Asset != "btc" || e.Strategy != "momentum" ||
+				e.ID == "" {
 				t.Errorf("event %d is %+v", i, e)
 			}
 		}

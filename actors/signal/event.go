@@ -37,8 +37,9 @@ type Event struct {
 	ID       EventID
 	Account  AccountID
 	Type     EventType
-	Asset    string   // of signal.*; empty otherwise
+	Asset    string   // of signal.*, and of agent.* as far as known: of the run; empty otherwise
 	Agent    AgentID  // of agent.*; empty otherwise
+	Strategy string   // of agent.* as far as known: of the run; empty otherwise
 	Run      RunID    // of agent.*; empty otherwise
 	Subject  string   // of internal events; empty otherwise
 	Listing  *Listing // of signal.*: what lists show after the event; nil otherwise

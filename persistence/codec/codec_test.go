@@ -98,6 +98,26 @@ func TestEventCodec(t *testing.T) {
 	}
 }
 
+// TestTheStrategyOfARunIsKept behind what versions before it read.
+func TestTheStrategyOfARunIsKept(t *testing.T) {
+	t.Parallel()
+	e := signal.Event{Account: codecAccount, Type: signal.AgentFailed, Agent: "my_agent",
+		Run: "run_00000000000000000000000000", Asset: "BTC"}
+	before := AppendEvent(nil, &e)
+	for _, strategy := range []string{"momentum", "cross"} {
+		e.Strategy = strategy
+		header := AppendEvent(nil, &e)
+		got, err := DecodeEvent(e.Position, header, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantEqual(t, "decoded", nil, e, got)
+		if !bytes.HasPrefix(header, before) {
+			t.Errorf("%q does not begin with %q", header, before)
+		}
+	}
+}
+
 // TestEventTypes: every type is stored as a code, and codes keep their meaning.
 func TestEventTypes(t *testing.T) {
 	t.Parallel()

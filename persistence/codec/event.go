@@ -74,6 +74,8 @@ func AppendEvent(b []byte, e *signal.Event) []byte {
 	if e.Opening != nil && e.Listing != nil {
 		b[at] |= eventOpening
 		b = appendOpening(b, e)
+	} else if e.Run != "" && e.Strategy != "" { // last of all, so that no flag is needed
+		b = AppendText(b, e.Strategy)
 	}
 	return b
 }
@@ -117,6 +119,8 @@ func DecodeEvent(p signal.Position, header, data []byte) (signal.Event, error) {
 	}
 	if fields&eventOpening != 0 {
 		e.Opening = decodeOpening(&d, &e)
+	} else if e.Run != "" && len(d.B) > 0 {
+		e.Strategy = d.Text()
 	}
 	if d.Err != nil {
 		return signal.Event{}, fmt.Errorf("decode event %v: %w", p, d.Err)
