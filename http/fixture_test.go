@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,6 +68,7 @@ type fakes struct {
 	save     func(account signal.AccountID, r *signal.Reply) error
 	serve    func(ws *websocket.Conn, p *signal.Principal)
 	refusal  string                              // of subscriptions at the handshake
+	entered  atomic.Int64                        // connections of readers
 	begins   func(first *dashboard.Subscription) // before serve
 	settle   func(settled func())
 	login    func(email, password string) (credentials.Tokens, error)
@@ -233,9 +235,19 @@ func (f fakeReplies) SaveReply(_ context.Context, account signal.AccountID, r *s
 	return fail2(f.save, account, r)
 }
 
-func (f fakeHub) Refusal(context.Context, signal.AccountID, *dashboard.Subscription) (name, detail string) {
+func (f fakeHub) Refusal(context.Context, *signal.Principal, *dashboard.Subscription) (name, detail string) {
 	return "assets", f.refusal
 }
+
+func (f fakeHub) EnterReader(_ context.Context, p *signal.Principal) error {
+	if f.entered.Add(1) > int64(p.MaxConnections) {
+		f.entered.Add(-1)
+		return dashboard.ErrTooManyConnections
+	}
+	return nil
+}
+
+func (f fakeHub) LeaveReader(*signal.Principal) { f.entered.Add(-1) }
 
 func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal, first *dashboard.Subscription, settled func()) {
 	if f.settle != nil {

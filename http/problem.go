@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/agent"
+	"github.com/agentsignal/agentsignal/actors/dashboard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/http/credentials"
 	"github.com/agentsignal/agentsignal/http/pages"
@@ -92,6 +93,9 @@ var problemKinds = []problemKind{
 		"The rate limit is used up. Retry-After is the time to wait, the RateLimit headers show what is left."},
 	{"too_many_runs", 429, "Too many runs at once",
 		"The account has as many runs under way, or jobs waiting, as it may have."},
+	{dashboard.ErrTooManyConnections.Code, 429, "Too many connections of the reader",
+		"The API key has a view, and as many connections to the stream as it may have, over all nodes. One that has just ended " +
+			"counts for up to 2 seconds."},
 	{"too_many_exports", 429, "Too many exports at once",
 		"The account, the reader, or the service, has as many exports under way as it may have. The operator sets the " +
 			"numbers by http.max_account_exports and http.max_exports."},

@@ -19,9 +19,13 @@ import (
 
 // Hub serves the connections of the dashboard stream.
 type Hub interface {
-	// Refusal returns why a connection of account must not begin with a subscription, as the fault of
-	// the parameter assets, or "".
-	Refusal(ctx context.Context, account signal.AccountID, first *dashboard.Subscription) (name, detail string)
+	// Refusal returns why a connection of p must not begin with a subscription, and the parameter whose fault that
+	// is, or "".
+	Refusal(ctx context.Context, p *signal.Principal, first *dashboard.Subscription) (name, detail string)
+	// EnterReader counts one more connection of a reader, which Serve takes over; without Serve, LeaveReader ends it.
+	// KindTooMany: the reader has as many as it may have.
+	EnterReader(ctx context.Context, p *signal.Principal) error
+	LeaveReader(p *signal.Principal)
 	// Serve takes over an upgraded connection and closes it in the end. Without a principal
 	// the first message must authenticate; with one the connection begins with first, unless that
 	// is nil. settled is called, if not nil, as soon as the client is authenticated or the connection
@@ -61,8 +65,8 @@ func NewStreamHandlers(hub Hub, auth Authenticator, origins *Origins, connection
 func (h *StreamHandlers) Routes() []*Route {
 	var routes []*Route
 	for _, path := range []string{"/ws/dashboard", "/v1/ws/dashboard"} {
-		routes = append(routes, route(path, methods{"GET": {guard: handshake, authenticate: h.authenticate,
-			class: limits.Streams, handle: h.upgrade, params: streamParams}}))
+		routes = append(routes, route(path, methods{"GET": seen(&operation{guard: handshake, authenticate: h.authenticate,
+			class: limits.Streams, handle: h.upgrade, params: streamParams})}))
 	}
 	return routes
 }
@@ -125,17 +129,20 @@ func (h *StreamHandlers) upgrade(c *call) error {
 		c.Header().Set("Sec-Websocket-Version", "13")
 		return err
 	}
-	settled := func() {}
-	if c.principal.Account == "" {
-		end, ok := h.connections.begin(c.address)
-		if !ok {
-			return errTooManyAnonymous
-		}
-		settled = end
+	var p *signal.Principal
+	if c.principal.Account != "" {
+		p = new(c.principal) // a copy does not keep the request alive
+	}
+	settled, err := h.enter(c, p)
+	if err != nil {
+		return err
 	}
 	ws, err := h.upgrader.Upgrade(c, c.r, c.Header())
 	if err != nil {
 		settled()
+		if p != nil && p.View != nil {
+			h.hub.LeaveReader(p)
+		}
 		if _, refused := errors.AsType[websocket.HandshakeError](err); refused {
 			return err // the connection cannot be taken over, which is not the client's fault
 		}
@@ -143,13 +150,24 @@ func (h *StreamHandlers) upgrade(c *call) error {
 		return nil
 	}
 	c.status = http.StatusSwitchingProtocols
-	var p *signal.Principal
-	if c.principal.Account != "" {
-		p = new(c.principal) // a copy does not keep the request alive
-	}
 	hub := h.hub
 	c.then = func() { hub.Serve(ws, p, first, settled) }
 	return nil
+}
+
+// enter counts a connection of p, or without a principal of its address until settled is called.
+func (h *StreamHandlers) enter(c *call, p *signal.Principal) (settled func(), err error) {
+	switch {
+	case p == nil:
+		end, ok := h.connections.begin(c.address)
+		if !ok {
+			return nil, errTooManyAnonymous
+		}
+		return end, nil
+	case p.View != nil:
+		err = h.hub.EnterReader(c.r.Context(), p)
+	}
+	return func() {}, err
 }
 
 // firstSubscription reads the subscription of a handshake, which needs its credential there, too: whose
@@ -157,9 +175,9 @@ func (h *StreamHandlers) upgrade(c *call) error {
 func (h *StreamHandlers) firstSubscription(c *call) *dashboard.Subscription {
 	bad := func(name, detail string) { c.faults.Add(request.InQuery, name, request.CodeInvalidValue, detail) }
 	if c.principal.Account != "" {
-		first := dashboard.ReadSubscription(c.query.Lookup, bad)
+		first := dashboard.ReadSubscription(c.principal.View, c.query.Lookup, bad)
 		if first != nil && !c.faults.Any() {
-			if name, detail := h.hub.Refusal(c.r.Context(), c.principal.Account, first); detail != "" {
+			if name, detail := h.hub.Refusal(c.r.Context(), &c.principal, first); detail != "" {
 				bad(name, detail)
 			}
 		}

@@ -125,8 +125,8 @@ func (x *audiences) join(p *peer) {
 type audience struct {
 	account      signal.AccountID
 	partition    int
-	peers        []*peer             // peer.index is its index
-	cohorts      map[string]*cohort  // by subscription.key
+	peers        []*peer // peer.index is its index
+	cohorts      map[subscriptionKey]*cohort
 	everyAsset   [channels][]*cohort // cohorts without a filter, or channels without assets
 	singleAsset  map[asset][]*cohort // cohorts with a channel that has assets
 	prices       *prices
@@ -137,7 +137,7 @@ func newAudience(account signal.AccountID, partition int, p *prices) *audience {
 	return &audience{
 		account:     account,
 		partition:   partition,
-		cohorts:     make(map[string]*cohort),
+		cohorts:     make(map[subscriptionKey]*cohort),
 		singleAsset: make(map[asset][]*cohort),
 		prices:      p,
 	}
@@ -160,12 +160,12 @@ func (a *audience) concerned(f *frame, yield func(*cohort)) {
 
 // cohort returns the cohort of sub, creating it if needed.
 func (a *audience) cohort(sub *subscription) *cohort {
-	c := a.cohorts[sub.key]
+	c := a.cohorts[sub.subscriptionKey]
 	if c != nil {
 		return c
 	}
 	c = &cohort{sub: sub, audience: a}
-	a.cohorts[sub.key] = c
+	a.cohorts[sub.subscriptionKey] = c
 	a.index(c, func(list []*cohort) []*cohort { return append(list, c) })
 	a.wantPrices(c, +1)
 	return c
@@ -173,7 +173,7 @@ func (a *audience) cohort(sub *subscription) *cohort {
 
 // drop removes a cohort without members.
 func (a *audience) drop(c *cohort) {
-	delete(a.cohorts, c.sub.key)
+	delete(a.cohorts, c.sub.subscriptionKey)
 	a.index(c, func(list []*cohort) []*cohort {
 		if i := slices.Index(list, c); i >= 0 {
 			last := len(list) - 1
@@ -189,7 +189,7 @@ func (a *audience) drop(c *cohort) {
 func (a *audience) wantPrices(c *cohort, n int) {
 	if c.sub.channels.has(marketPrice) {
 		a.priceCohorts += n
-		a.prices.want(c.sub.assets, n)
+		a.prices.want(c.sub.assets.list, n)
 	}
 }
 
@@ -199,7 +199,7 @@ func (a *audience) index(c *cohort, change func([]*cohort) []*cohort) {
 	for ch := range channels {
 		switch {
 		case !c.sub.channels.has(ch):
-		case len(c.sub.assets) == 0 || !ch.hasAsset():
+		case c.sub.assets.every || !ch.hasAsset():
 			a.everyAsset[ch] = change(a.everyAsset[ch])
 		default:
 			single = true
@@ -208,7 +208,7 @@ func (a *audience) index(c *cohort, change func([]*cohort) []*cohort) {
 	if !single {
 		return
 	}
-	for _, asset := range c.sub.assets {
+	for _, asset := range c.sub.assets.list {
 		if list := change(a.singleAsset[asset]); len(list) > 0 {
 			a.singleAsset[asset] = list
 		} else {

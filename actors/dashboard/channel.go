@@ -92,20 +92,52 @@ func setOf(list []channel) channelSet {
 	return s
 }
 
-// The key of a subscription begins with its channels as one byte, so a set without heartbeat must be below 128.
-const _ = uint(127 - (1<<heartbeat - 1))
-
 func (s channelSet) has(c channel) bool { return s&(1<<c) != 0 }
+
+// assetSet is a set of assets. Its zero value has none.
+type assetSet struct {
+	every bool    // it has all, and list is empty
+	list  []asset // sorted by name, each once
+}
+
+func (a assetSet) has(one asset) bool { return a.every || slices.Contains(a.list, one) }
+
+// seenBy returns the assets of a that the view v has.
+func (a assetSet) seenBy(v *signal.View) assetSet {
+	if v == nil || v.Assets.All() {
+		return a
+	}
+	seen := assetSet{}
+	if a.every {
+		for _, name := range v.FoldedAssets().List() {
+			seen.list = append(seen.list, unique.Make(name))
+		}
+		return seen
+	}
+	for _, one := range a.list {
+		if v.FoldedAssets().Has(one.Value()) {
+			seen.list = append(seen.list, one)
+		}
+	}
+	return seen
+}
 
 // subscription selects the messages of its account that a connection gets. It is
 // immutable, because connections share it.
 type subscription struct {
-	channels channelSet // without heartbeat
-	assets   []asset    // sorted, without duplicates; empty means all
+	subscriptionKey
+	named  assetSet // by the client's filter
+	assets assetSet // those of named that the view has, or more: see everySeen
 	// filter compares what is not an asset; nil accepts all, so that a subscription without
 	// it costs nothing more.
 	filter *signal.Filter
-	key    string // equal subscriptions have equal keys
+}
+
+// subscriptionKey is equal for subscriptions that select the same messages.
+type subscriptionKey struct {
+	channels channelSet   // without heartbeat
+	view     *signal.View // of a reader; nil for others. Equal views are one value
+	filters  string       // those of the client
 }
 
 // newSubscription returns the subscription to list. Unless assets is empty, it is
@@ -117,25 +149,38 @@ func newSubscription(list []channel, assets []string) *subscription {
 	}
 	slices.Sort(folded)
 	folded = slices.Compact(folded)
-	s := &subscription{channels: setOf(list) &^ (1 << heartbeat), assets: make([]asset, 0, len(folded))}
+	s := &subscription{named: assetSet{every: len(folded) == 0}}
 	for _, a := range folded {
-		s.assets = append(s.assets, unique.Make(a))
+		s.named.list = append(s.named.list, unique.Make(a))
 	}
 	// Assets hold no control characters, so the key is unambiguous.
-	key := strings.Join(folded, "\x00")
-	if len(key) > sha256.Size {
-		sum := sha256.Sum256([]byte(key))
-		key = "\x02" + string(sum[:])
+	s.filters = strings.Join(folded, "\x00")
+	if len(s.filters) > sha256.Size {
+		sum := sha256.Sum256([]byte(s.filters))
+		s.filters = "\x02" + string(sum[:])
 	}
-	s.key = string(rune(s.channels)) + key
-	return s
+	return s.with(list, nil)
 }
 
-// with returns the subscription to list with the filter of s.
-func (s *subscription) with(list []channel) *subscription {
+// to returns the subscription to list with the filter and the view of s.
+func (s *subscription) to(list []channel) *subscription {
 	c := *s
 	c.channels = setOf(list) &^ (1 << heartbeat)
-	c.key = string(rune(c.channels)) + s.key[1:] // the channels of s are one byte
+	return &c
+}
+
+// with returns the subscription to list with the filter of s, of a client that sees v.
+func (s *subscription) with(list []channel, v *signal.View) *subscription {
+	c := s.to(list)
+	c.view, c.assets = v, c.named.seenBy(v)
+	return c
+}
+
+// everySeen returns s without the assets of its view in the index: it is compared with the messages of every asset. The client
+// must have named none.
+func (s *subscription) everySeen() *subscription {
+	c := *s
+	c.assets = c.named
 	return &c
 }
 
@@ -154,31 +199,37 @@ func filtered(list []channel, assets []string, f *signal.Filter) *subscription {
 		MinExpectedRNet: f.MinExpectedRNet,
 	}
 	s.filter = c
-	s.key += fmt.Sprintf("\x01%q%q%q", c.Agents, c.Strategies, c.Directions)
+	s.filters += fmt.Sprintf("\x01%q%q%q", c.Agents, c.Strategies, c.Directions)
 	for _, x := range []*float64{c.MinConfidence, c.MinExpectedRNet} {
-		s.key += "\x01"
+		s.filters += "\x01"
 		if x != nil {
-			s.key += strconv.FormatFloat(*x, 'g', -1, 64)
+			s.filters += strconv.FormatFloat(*x, 'g', -1, 64)
 		}
 	}
 	return s
 }
 
-// passes reports whether f passes the filter of s, apart from channels and assets.
+// sees reports whether the view of s has f, whatever the client asked for. It is the only place that decides it: for live
+// messages, those that are replayed, and the position of a resume.
+func (s *subscription) sees(f *frame) bool {
+	switch {
+	case s.view == nil:
+		return true
+	case f.channel == systemNotification: // all of them are about webhooks
+		return false
+	case !s.view.FoldedAssets().Has(f.asset.Value()):
+		return false
+	}
+	return f.channel == marketPrice ||
+		s.view.SeesStrategy(f.traits.Agent, f.traits.Strategy)
+}
+
+// passes reports whether f passes the filter and the view of s, apart from channels and the assets of the filter.
 func (s *subscription) passes(f *frame) bool {
-	return s.filter == nil || !f.channel.ofSignal() || s.filter.Passes(&f.traits)
+	return (s.filter == nil || !f.channel.ofSignal() || s.filter.Passes(&f.traits)) && s.sees(f)
 }
 
 // matches reports whether a connection with the subscription s gets f.
 func (s *subscription) matches(f *frame) bool {
-	if !s.channels.has(f.channel) {
-		return false
-	}
-	if !s.passes(f) {
-		return false
-	}
-	if len(s.assets) == 0 || !f.channel.hasAsset() {
-		return true
-	}
-	return slices.Contains(s.assets, f.asset)
+	return s.channels.has(f.channel) && s.passes(f) && (!f.channel.hasAsset() || s.assets.has(f.asset))
 }

@@ -22,7 +22,7 @@ func TestAudienceFindsTheCohortsConcerned(t *testing.T) {
 	}
 	for _, s := range subs {
 		a.cohort(s)
-		if a.cohort(s.with(channelsIn(s))) != a.cohort(s) {
+		if a.cohort(s.to(channelsIn(s))) != a.cohort(s) {
 			t.Error("an equal subscription has another cohort")
 		}
 	}

@@ -16,6 +16,11 @@ type (
 		principal signal.Principal
 		err       error
 	}
+	// admitted is the result of counting a connection of a reader whose credential was checked.
+	admitted struct {
+		principal signal.Principal
+		err       error
+	}
 	// followed reports that later events of the account will be published here.
 	followed struct{ err error }
 	// namesChecked is the result of checking the assets in the filters of a subscribe.
@@ -91,6 +96,8 @@ func (a *connection) Receive(c engine.Context) {
 		a.close(closeBye)
 	case credentialChecked:
 		a.onCredentialChecked(c, m)
+	case admitted:
+		a.onAdmitted(c, m)
 	case followed:
 		a.onFollowed(c, m)
 	case namesChecked:
@@ -131,7 +138,7 @@ func (a *connection) onStarted(c engine.Context) {
 // onReceived handles a message, or queues it behind one that is in progress.
 func (a *connection) onReceived(c engine.Context, m received) {
 	if m.excess {
-		message, _ := decodeMessage(m.text)
+		message, _ := decodeMessage(m.text, nil)
 		a.refuse(message.ref, faultf(codeTooMany, "at most %d messages a second", a.hub.o.MessageRate))
 		return
 	}
@@ -159,7 +166,7 @@ func (a *connection) resume(c engine.Context) {
 // and faults are answered during a replay, which lasts as long as the client takes to
 // read it.
 func (a *connection) handle(c engine.Context, text []byte) bool {
-	m, fault := decodeMessage(text)
+	m, fault := decodeMessage(text, a.view())
 	switch {
 	case a.catchingUp && fault == nil && m.action != actionPing:
 		return false
@@ -223,6 +230,21 @@ func (a *connection) onCredentialChecked(c engine.Context, m credentialChecked) 
 		a.close(closeUnauth)
 		return
 	}
+	if m.principal.View != nil {
+		hub, p := a.hub, a.peer
+		c.Go(func(ctx context.Context) any { return admitted{m.principal, hub.enterReader(ctx, p, &m.principal)} })
+		return
+	}
+	a.hub.setReader(a.peer, "")
+	a.onAdmitted(c, admitted{principal: m.principal})
+}
+
+// onAdmitted accepts the principal of a credential, or closes a connection that is one too many of a reader.
+func (a *connection) onAdmitted(c engine.Context, m admitted) {
+	if m.err != nil {
+		a.close(closeTooManyConns)
+		return
+	}
 	a.busy = false
 	a.accept(c, m.principal)
 	a.resume(c)
@@ -231,10 +253,6 @@ func (a *connection) onCredentialChecked(c engine.Context, m credentialChecked) 
 // accept makes p the principal: the first one, or a renewed one of the same account. The first
 // one is welcomed once the events of its account are published here.
 func (a *connection) accept(c engine.Context, p signal.Principal) {
-	if p.View != nil { // events are not compared with views yet
-		a.close(closeForbidden)
-		return
-	}
 	first := a.principal == nil
 	left := p.ExpiresAt.Sub(a.hub.o.Now())
 	if !p.ExpiresAt.IsZero() && left <= 0 {
@@ -242,7 +260,7 @@ func (a *connection) accept(c engine.Context, p signal.Principal) {
 		return
 	}
 	if first {
-		if !a.hub.admit(a.peer, p.Account) {
+		if !a.hub.admit(a.peer, &p) {
 			a.close(closeTooManyConns)
 			return
 		}
@@ -255,7 +273,10 @@ func (a *connection) accept(c engine.Context, p signal.Principal) {
 		a.expiry = c.After(left, credentialExpired{})
 	}
 	a.channels, _ = allowed(a.channels, p.Scopes)
-	a.sub = a.sub.with(a.channels)
+	if a.sub = a.hub.names.index(a.peer, namerOf(&p), a.sub.with(a.channels, p.View)); a.sub == nil {
+		a.close(closeErrors)
+		return
+	}
 	if first && a.hub.o.Follower != nil {
 		a.follow(c, p.Account)
 		return
@@ -305,11 +326,20 @@ func (a *connection) confirm(c engine.Context) {
 	a.peer.flusher.post(o)
 }
 
+// view returns what the client sees; nil for everything, and before authentication.
+func (a *connection) view() *signal.View {
+	if a.principal == nil {
+		return nil
+	}
+	return a.principal.View
+}
+
 func (a *connection) welcome() welcomeData {
 	w := welcomeData{
 		ConnectionID:     a.peer.id,
 		HeartbeatSeconds: a.hub.o.Heartbeat.Seconds(),
 		Channels:         names(a.channels),
+		View:             a.view(),
 	}
 	if e := a.principal.ExpiresAt; !e.IsZero() {
 		text := e.UTC().Format(signal.TimeLayout)
@@ -332,14 +362,14 @@ func allowed(list []channel, scopes signal.ScopeSet) (granted, denied []channel)
 
 // checkNames subscribes unless a name in the filters looks misspelt.
 func (a *connection) checkNames(c engine.Context, m message) {
-	if (a.hub.o.SuggestAssets == nil || len(m.filter.Assets) == 0) && !namesOwn(&m.filter) {
+	if (a.hub.o.SuggestAssets == nil || len(m.filter.Assets) == 0) && !namesOthers(&m.filter, a.view()) {
 		a.subscribe(c, m)
 		return
 	}
 	a.busy = true
-	account := a.principal.Account
+	hub, p := a.hub, a.principal
 	c.Go(func(ctx context.Context) any {
-		return namesChecked{m, a.hub.unknown(ctx, account, &m.filter)}
+		return namesChecked{m, hub.unknown(ctx, p, &m.filter)}
 	})
 }
 
@@ -363,10 +393,10 @@ type pendingSubscription struct {
 func (a *connection) subscribe(c engine.Context, m message) {
 	w := pendingSubscription{message: m}
 	w.granted, w.denied = a.wanted(m)
-	w.sub = a.hub.subscription(w.granted, &m.filter)
 	account := a.principal.Account
+	w.sub = a.hub.names.index(a.peer, namerOf(a.principal), a.hub.subscription(w.granted, &m.filter, a.view()))
 	switch {
-	case !a.hub.names.replace(a.peer, account, w.sub.assets):
+	case w.sub == nil:
 		a.refuse(m.ref, a.hub.tooManyAssets())
 		if a.first != nil { // there was room for it when it was read
 			a.close(closeErrors)
@@ -417,6 +447,7 @@ func (a *connection) change(w pendingSubscription, r *replay) {
 		Channels: names(w.granted),
 		Filters:  newFiltersData(&w.filter),
 		Denied:   names(w.denied),
+		View:     newViewData(w.sub, &w.filter),
 	}
 	o := subscribed{
 		peer:   a.peer,
@@ -443,7 +474,7 @@ func (a *connection) unsubscribe(m message) {
 			rest = append(rest, ch)
 		}
 	}
-	a.channels, a.sub = rest, a.sub.with(rest)
+	a.channels, a.sub = rest, a.sub.to(rest)
 	a.peer.flusher.post(subscribed{peer: a.peer, sub: a.sub, kind: "unsubscribed",
 		reply: func(*resumedData) any { return unsubscribedData{m.ref, names(rest)} }})
 }

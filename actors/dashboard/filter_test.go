@@ -99,7 +99,7 @@ func TestResumeIsFiltered(t *testing.T) {
 func TestMisspeltAssetsAreRefused(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 8)
-	suggest := func(_ context.Context, account signal.AccountID, name string) []string {
+	suggest := func(_ context.Context, account signal.AccountID, _ *signal.View, name string) []string {
 		asked <- name
 		switch {
 		case account == alice && name == "BTCC":

@@ -29,8 +29,8 @@ type frame struct {
 	bytes   []byte // the whole WebSocket frame; nil for an internal event
 	at      signal.Position
 	account signal.AccountID
-	asset   asset         // zero unless the channel has assets
-	traits  signal.Traits // of signal.*, at the creation
+	asset   asset         // of signal.*, agent.status and market.price
+	traits  signal.Traits // of signal.*, at the creation; agent and strategy of agent.status
 	channel channel
 	revoked *revocation // of an internal event; else nil
 }
@@ -53,7 +53,10 @@ func newFrame(e *signal.Event, name func(asset string) string) *frame {
 		return nil
 	}
 	f := &frame{at: e.Position, account: e.Account, channel: c}
-	if c.hasAsset() {
+	switch {
+	case c == agentStatus:
+		f.asset, f.traits = assetOf(e.Asset), signal.Traits{Agent: e.Agent, Strategy: e.Strategy}
+	case c.hasAsset():
 		called := e.Asset
 		if name != nil && e.Listing != nil && e.Listing.Entry != nil {
 			called = name(e.Asset)

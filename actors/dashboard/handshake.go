@@ -20,12 +20,14 @@ type Subscription struct{ message message }
 // the names of the members of a subscribe message and of its filters.
 var SubscriptionParams = slices.Concat([]string{"channels", "last_event_id"}, filterNames)
 
-// ReadSubscription returns the subscription in the query of a handshake, or nil if none of
+// ReadSubscription returns the subscription in the query of a handshake of a client that sees v, or nil if none of
 // SubscriptionParams is given. value returns a parameter, and whether it is given. A fault, which
 // is that of a subscribe message with the same values, is passed to bad with its parameter; then
 // the subscription must not be used.
-func ReadSubscription(value func(name string) (string, bool), bad func(name, detail string)) *Subscription {
-	m := message{action: actionSubscribe}
+func ReadSubscription(
+	v *signal.View, value func(name string) (string, bool), bad func(name, detail string),
+) *Subscription {
+	m := message{action: actionSubscribe, view: v}
 	given := false
 	for _, name := range SubscriptionParams {
 		text, ok := value(name)
@@ -46,10 +48,10 @@ func ReadSubscription(value func(name string) (string, bool), bad func(name, det
 	return &Subscription{m}
 }
 
-// Refusal returns why a connection of account must not begin with s, and the parameter whose fault that is, or "".
-func (h *Hub) Refusal(ctx context.Context, account signal.AccountID, s *Subscription) (name, detail string) {
-	f := h.unknown(ctx, account, &s.message.filter)
-	if f == nil && !h.names.fit(account, h.subscription(nil, &s.message.filter).assets) {
+// Refusal returns why a connection of p must not begin with s, and the parameter whose fault that is, or "".
+func (h *Hub) Refusal(ctx context.Context, p *signal.Principal, s *Subscription) (name, detail string) {
+	f := h.unknown(ctx, p, &s.message.filter)
+	if f == nil && !h.names.fit(namerOf(p), h.subscription(nil, &s.message.filter, p.View)) {
 		f = h.tooManyAssets()
 	}
 	if f == nil {
@@ -64,13 +66,13 @@ func asParameter(f *fault) string { return strings.ReplaceAll(f.message, "filter
 // suggestLimit bounds the check of the assets of one filter.
 const suggestLimit = 5 * time.Second
 
-// unknown returns the fault of the first name in a filter that looks misspelt or that no agent of the account has, or nil.
-func (h *Hub) unknown(ctx context.Context, account signal.AccountID, f *signal.Filter) *fault {
+// unknown returns the fault of the first name in a filter that looks misspelt, or that no agent which p sees has, or nil.
+func (h *Hub) unknown(ctx context.Context, p *signal.Principal, f *signal.Filter) *fault {
 	ctx, cancel := context.WithTimeout(ctx, suggestLimit)
 	defer cancel()
-	agents, strategies := signal.AgentIDs(), signal.Strategies()
-	if namesOwn(f) && h.o.AgentNames != nil {
-		own, names, err := h.o.AgentNames(ctx, account)
+	agents, strategies := servicesNames(p.View)
+	if namesOthers(f, p.View) && h.o.AgentNames != nil {
+		own, names, err := h.o.AgentNames(ctx, p.Account, p.View)
 		if err != nil {
 			return faultf(codeInvalidFilter, "the agents of the account cannot be read at the moment: try again")
 		}
@@ -90,22 +92,36 @@ func (h *Hub) unknown(ctx context.Context, account signal.AccountID, f *signal.F
 			return f
 		}
 	}
-	return h.misspelt(ctx, account, f.Assets)
+	return h.misspelt(ctx, p, f.Assets)
 }
 
-// namesOwn reports whether a filter names an agent or a strategy that the service does not have.
-func namesOwn(f *signal.Filter) bool {
-	return slices.ContainsFunc(f.Agents, func(id signal.AgentID) bool { return !id.BuiltIn() }) ||
-		slices.ContainsFunc(f.Strategies, func(name string) bool { return !slices.Contains(signal.Strategies(), name) })
+// servicesNames returns the agents of the service and their strategies, as far as the view v has them.
+func servicesNames(v *signal.View) (agents []signal.AgentID, strategies []string) {
+	for _, a := range signal.Agents() {
+		if seen, ok := v.Agent(a); ok {
+			agents, strategies = append(agents, seen.ID), append(strategies, seen.Strategies...)
+		}
+	}
+	return agents, strategies
+}
+
+// namesOthers reports whether a filter names an agent or a strategy that the service does not have in the view v.
+func namesOthers(f *signal.Filter, v *signal.View) bool {
+	if len(f.Agents)+len(f.Strategies) == 0 {
+		return false
+	}
+	agents, strategies := servicesNames(v)
+	return slices.ContainsFunc(f.Agents, func(id signal.AgentID) bool { return !slices.Contains(agents, id) }) ||
+		slices.ContainsFunc(f.Strategies, func(name string) bool { return !slices.Contains(strategies, name) })
 }
 
 // misspelt returns the fault of the first of the names that looks misspelt, or nil.
-func (h *Hub) misspelt(ctx context.Context, account signal.AccountID, names []string) *fault {
+func (h *Hub) misspelt(ctx context.Context, p *signal.Principal, names []string) *fault {
 	if h.o.SuggestAssets == nil {
 		return nil
 	}
 	for _, name := range names {
-		if near := h.o.SuggestAssets(ctx, account, name); len(near) > 0 {
+		if near := h.o.SuggestAssets(ctx, p.Account, p.View, name); len(near) > 0 {
 			return faultf(codeInvalidFilter, "neither an asset nor a signal of the account has the name %q: %s "+
 				"GET /v1/assets lists all", spelling.Shorten(name), spelling.DidYouMean(near))
 		}
@@ -118,17 +134,17 @@ func (h *Hub) tooManyAssets() *fault {
 		"together: name fewer, or none to get all, and close connections that are not needed", h.o.MaxAssets)
 }
 
-// subscription returns the subscription to list of the signals that pass filter. Assets are
+// subscription returns the subscription to list of the signals that pass filter, of a client that sees v. Assets are
 // compared both as spelled and by their catalogue names: the spelling itself may be a subject
 // of content.
-func (h *Hub) subscription(list []channel, filter *signal.Filter) *subscription {
+func (h *Hub) subscription(list []channel, filter *signal.Filter, v *signal.View) *subscription {
 	all := slices.Clone(filter.Assets)
 	if h.o.Name != nil {
 		for _, asset := range filter.Assets {
 			all = append(all, h.o.Name(asset))
 		}
 	}
-	return filtered(list, all, filter)
+	return filtered(list, all, filter).with(list, v)
 }
 
 // decodeParam reads a parameter of SubscriptionParams as the member of that name. A list has commas

@@ -100,7 +100,7 @@ func TestFaultsOfAHandshakeAreThoseOfASubscribe(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := map[string]string{}
-		ReadSubscription(func(name string) (string, bool) { return values.Get(name), values.Has(name) },
+		ReadSubscription(nil, func(name string) (string, bool) { return values.Get(name), values.Has(name) },
 			func(name, detail string) { got[name] = detail })
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("%s: %s", query, d)
@@ -242,7 +242,7 @@ func FuzzReadSubscription(f *testing.F) {
 	f.Fuzz(func(t *testing.T, channels, assets, last, least string) {
 		given := map[string]string{"channels": channels, "assets": assets, "last_event_id": last, "min_confidence": least}
 		bad := 0
-		s := ReadSubscription(func(name string) (string, bool) {
+		s := ReadSubscription(nil, func(name string) (string, bool) {
 			value, ok := given[name]
 			return value, ok
 		}, func(name, detail string) {
@@ -265,7 +265,7 @@ func FuzzReadSubscription(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, fault := decodeMessage(text)
+		want, fault := decodeMessage(text, nil)
 		if fault != nil {
 			t.Fatalf("%s: %v", text, fault)
 		}

@@ -26,6 +26,7 @@ type Options struct {
 	PartitionOf   func(signal.AccountID) int
 	Authenticator Authenticator // nil to refuse auth messages
 	Follower      Follower      // nil if Publish gets the events of all partitions
+	OtherNodes    OtherNodes    // nil on a single node
 	Log           EventLog      // nil to resume from the ring only
 	Metrics       *Metrics      // nil to count nothing
 	Logger        *slog.Logger  // nil to discard
@@ -33,11 +34,12 @@ type Options struct {
 	// Name returns the catalogue name of an asset by any of its spellings, for filters;
 	// nil to keep the spelling.
 	Name func(asset string) string
-	// SuggestAssets returns the assets that a name in a filter may stand for, if it looks misspelt; nil to
+	// SuggestAssets returns the assets that a name in a filter of a view may stand for, if it looks misspelt; nil to
 	// accept all names.
-	SuggestAssets func(ctx context.Context, account signal.AccountID, name string) []string
-	// AgentNames returns the ids and the strategies of the agents that an account has or had; nil if it has none.
-	AgentNames func(ctx context.Context, account signal.AccountID) ([]signal.AgentID, []string, error)
+	SuggestAssets func(ctx context.Context, account signal.AccountID, v *signal.View, name string) []string
+	// AgentNames returns the ids and the strategies that a view has of the agents that an account has or had; nil if it has
+	// none.
+	AgentNames func(ctx context.Context, account signal.AccountID, v *signal.View) ([]signal.AgentID, []string, error)
 	// Prices returns the newest price of every asset, for market.price; nil to send none. It is
 	// called once a second while a subscription names an asset, and not otherwise.
 	Prices func(context.Context) ([]LastPrice, error)
@@ -50,7 +52,8 @@ type Options struct {
 	QueueBytes    int           // 1 MiB that a client may be behind
 	MessageRate   int           // 20 messages per client and second
 
-	MaxConnections int           // 10,000 per account
+	MaxConnections int           // 10,000 per account, those of its readers not counted
+	MaxReaders     int           // 50,000 connections of an account's readers together
 	MaxAssets      int           // 10,000 that the filters of an account's connections name, each counted once
 	ReplayMessages int           // 10,000
 	ReplayAge      time.Duration // 1 h
@@ -92,6 +95,7 @@ func (o Options) withDefaults() Options {
 	o.QueueBytes = cmp.Or(o.QueueBytes, 1<<20)
 	o.MessageRate = cmp.Or(o.MessageRate, 20)
 	o.MaxConnections = cmp.Or(o.MaxConnections, 10_000)
+	o.MaxReaders = cmp.Or(o.MaxReaders, 50_000)
 	o.MaxAssets = cmp.Or(o.MaxAssets, 10_000)
 	o.ReplayMessages = cmp.Or(o.ReplayMessages, 10_000)
 	o.ReplayAge = cmp.Or(o.ReplayAge, time.Hour)
@@ -125,6 +129,7 @@ type Hub struct {
 	flushers []*flusher
 	prices   *prices
 	names    *namedAssets
+	readers  *readers
 	parent   engine.Ref
 	turn     atomic.Uint64 // counts connections; it chooses the flusher of each
 
@@ -146,6 +151,7 @@ type Hub struct {
 // listeners are the authenticated connections of an account.
 type listeners struct {
 	connections int
+	readers     int    // of them, with a reader's credential
 	left        int64  // when the last one ended, by Hub.clock; 0 while there is one
 	release     func() // of the partition, which is followed while there is one
 }
@@ -164,6 +170,7 @@ func NewHub(sys *engine.System, o Options) *Hub {
 	h.resumer = newResumer(h.ring, h.o)
 	h.prices = newPrices(h)
 	h.names = newNamedAssets(h.o.MaxAssets)
+	h.readers = newReaders(&h.o)
 	for range h.o.Flushers {
 		f := newFlusher(h)
 		h.flushers = append(h.flushers, f)
@@ -205,7 +212,7 @@ func (s *connections) Receive(c engine.Context) {
 func (h *Hub) clock() int64 { return int64(time.Since(h.started)) + 1 }
 
 // Serve takes over ws, which must not have been read from or written to since the upgrade.
-// p is the principal of the handshake, or nil if the first message must authenticate. The
+// p is the principal of the handshake, or nil if the first message must authenticate; a reader was entered. The
 // connection begins with first, which needs a principal, or if that is nil with a welcome.
 // settled may be nil; it is called, possibly more than once, when the client was
 // authenticated or its connection has ended. Serve returns at once. While the hub drains it
@@ -223,6 +230,9 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, first *Subscription, set
 		h.mu.Unlock()
 		h.o.Metrics.connected(connectGoingAway)
 		settled()
+		if p != nil && p.View != nil {
+			h.readers.leave(p.Key)
+		}
 		if !h.start(func() { sendAway(conn) }) {
 			conn.Close()
 		}
@@ -232,6 +242,9 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, first *Subscription, set
 	h.mu.Unlock()
 	f := h.flushers[h.turn.Add(1)%uint64(len(h.flushers))]
 	peer := &peer{id: signal.NewConnectionID(), flusher: f, settled: settled}
+	if p != nil && p.View != nil {
+		peer.reader = p.Key
+	}
 	peer.socket = newSocket(conn, func() { f.post(writable{peer}) }, h.start, &f.poller)
 	h.o.Metrics.opened(+1)
 	f.post(attached{peer})
@@ -307,15 +320,23 @@ func (h *Hub) Gap(partition int) {
 	}
 }
 
-// admit counts p for account, and reports whether it may stay: p must not have ended,
-// and the account must be below its limit. From then on events of the account have frames.
-func (h *Hub) admit(p *peer, account signal.AccountID) bool {
+// admit counts p for the account of its first principal, and reports whether it may stay: p must not have ended,
+// and the account or its readers must be below their limit. From then on events of the account have frames.
+func (h *Hub) admit(p *peer, first *signal.Principal) bool {
 	h.publishing.Lock()
 	defer h.publishing.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	account := first.Account
 	l := h.listened[account]
-	if p.departed || l != nil && l.connections >= h.o.MaxConnections {
+	if p.departed {
+		return false
+	}
+	p.asReader = first.View != nil
+	if l != nil && l.full(p.asReader, &h.o) {
+		if p.asReader {
+			h.o.Metrics.refusedReader(refusedByAccount)
+		}
 		return false
 	}
 	partition := h.o.PartitionOf(account)
@@ -328,15 +349,29 @@ func (h *Hub) admit(p *peer, account signal.AccountID) bool {
 		l.release = h.o.Follower.Follow(partition)
 	}
 	l.connections++
+	if p.asReader {
+		l.readers++
+	}
 	l.left = 0
 	p.account = account
 	p.settled()
 	return true
 }
 
+// full reports whether no further connection of the account, or of its readers, is admitted.
+func (l *listeners) full(reader bool, o *Options) bool {
+	if reader {
+		return l.readers >= o.MaxReaders
+	}
+	return l.connections-l.readers >= o.MaxConnections
+}
+
 // leave is the end of admit.
-func (h *Hub) leave(account signal.AccountID) {
-	l := h.listened[account]
+func (h *Hub) leave(p *peer) {
+	l := h.listened[p.account]
+	if p.asReader {
+		l.readers--
+	}
 	if l.connections--; l.connections > 0 {
 		return
 	}
@@ -392,8 +427,11 @@ func (h *Hub) connectionEnded(p *peer) {
 	p.departed = true
 	p.settled()
 	if p.account != "" {
-		h.names.end(p, p.account)
-		h.leave(p.account)
+		h.names.end(p)
+		h.leave(p)
+	}
+	if p.reader != "" {
+		h.readers.leave(p.reader)
 	}
 	if h.open--; h.open == 0 && h.empty != nil {
 		close(h.empty)
@@ -444,3 +482,52 @@ func (h *Hub) Drain(ctx context.Context) error {
 // Close ends the reading of prices, and waits for writes that have blocked and until connections
 // accepted during Drain are closed. Later ones are closed without a close frame.
 func (h *Hub) Close(ctx context.Context) error { return h.tasks.Close(ctx) }
+
+// EnterReader counts one more connection of a reader, which Serve takes over with its principal; without Serve, LeaveReader ends
+// it. ErrTooManyConnections: the reader has as many as it may have.
+func (h *Hub) EnterReader(ctx context.Context, p *signal.Principal) error {
+	return h.readers.enter(ctx, p)
+}
+
+// LeaveReader ends what EnterReader has begun.
+func (h *Hub) LeaveReader(p *signal.Principal) { h.readers.leave(p.Key) }
+
+// enterReader counts c as a connection of the reader p, and no longer as one of another reader.
+func (h *Hub) enterReader(ctx context.Context, c *peer, p *signal.Principal) error {
+	if h.readerOf(c) == p.Key {
+		return nil
+	}
+	if err := h.readers.enter(ctx, p); err != nil {
+		return err
+	}
+	if !h.setReader(c, p.Key) {
+		h.readers.leave(p.Key)
+		return errEnded
+	}
+	return nil
+}
+
+func (h *Hub) readerOf(c *peer) signal.KeyID {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return c.reader
+}
+
+// setReader makes c a connection of the reader key, or of none, instead of the one before. It is false if c has ended.
+func (h *Hub) setReader(c *peer, key signal.KeyID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c.departed {
+		return false
+	}
+	if c.reader != "" {
+		h.readers.leave(c.reader)
+	}
+	c.reader = key
+	return true
+}
+
+// ReaderConnections returns how many connections readers have on all nodes, as far as they have some.
+func (h *Hub) ReaderConnections(ctx context.Context, keys []signal.KeyID) (map[signal.KeyID]int, error) {
+	return h.readers.everywhere(ctx, keys)
+}

@@ -173,6 +173,13 @@ func (a *tokens) Authenticate(ctx context.Context, token string) (signal.Princip
 	return p, nil
 }
 
+// know makes a token that of p.
+func (a *tokens) know(token string, p signal.Principal) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.known[token] = p
+}
+
 // fail makes all later answers fail with err.
 func (a *tokens) fail(err error) {
 	a.mu.Lock()
@@ -222,7 +229,13 @@ func newUnstarted(tb testing.TB, change func(*Options)) *service {
 		s.mu.Unlock()
 		var first *Subscription
 		if query := r.URL.Query(); p != nil {
-			first = ReadSubscription(func(name string) (string, bool) { return query.Get(name), query.Has(name) },
+			if p.View != nil {
+				if err := s.hub.EnterReader(r.Context(), p); err != nil {
+					http.Error(w, err.Error(), http.StatusTooManyRequests)
+					return
+				}
+			}
+			first = ReadSubscription(p.View, func(name string) (string, bool) { return query.Get(name), query.Has(name) },
 				func(name, detail string) { tb.Errorf("%s: %s", name, detail) })
 		}
 		if ws, err := upgrader.Upgrade(w, r, nil); err == nil {

@@ -45,7 +45,7 @@ func (m *membership) unsubscribe(p *peer) {
 
 // begin gives p the subscription sub, from now on or from the beginning of r.
 func (m *membership) begin(p *peer, sub *subscription, r *replay) {
-	if c := p.audience.cohorts[sub.key]; c != nil {
+	if c := p.audience.cohorts[sub.subscriptionKey]; c != nil {
 		sub = c.sub // all members share one value
 	}
 	at := m.audiences.position(p)
@@ -59,7 +59,7 @@ func (m *membership) begin(p *peer, sub *subscription, r *replay) {
 		n-- // nothing was sent by it, as by the default subscription of most connections
 		p.sent = p.sent[:n]
 	}
-	if r == nil && n > 0 && p.sent[n-1].sub.key == sub.key && p.sent[n-1].to == at.last {
+	if r == nil && n > 0 && p.sent[n-1].sub.subscriptionKey == sub.subscriptionKey && p.sent[n-1].to == at.last {
 		p.sent[n-1].open = true // the same subscription continues
 	} else {
 		if n == maxSpans {

@@ -62,6 +62,8 @@ type message struct {
 	named       bool          // channels was given
 	filter      signal.Filter // of subscribe, as written
 	lastEventID *string       // of subscribe, or nil
+
+	view *signal.View // of the client: names that it has not do not exist
 }
 
 // fault is the reason to refuse a message.
@@ -76,13 +78,13 @@ func faultf(code, format string, args ...any) *fault {
 	return &fault{code: code, message: fmt.Sprintf(format, args...)}
 }
 
-// decodeMessage reads a client's message. With a fault, the message holds the action and
+// decodeMessage reads a message of a client that sees v. With a fault, the message holds the action and
 // the ref, if they could be read, for the reply.
 //
 // Member names are compared exactly, unlike in encoding/json's structs, and unknown
 // and repeated ones are refused, so that an option is never silently dropped.
-func decodeMessage(text []byte) (message, *fault) {
-	var m message
+func decodeMessage(text []byte, v *signal.View) (message, *fault) {
+	m := message{view: v}
 	list, problem := decodeObject(text)
 	if list == nil {
 		return m, faultf(codeInvalidMessage,
@@ -253,9 +255,11 @@ func (m *message) decodeFilter(name string, value []byte) (f *fault) {
 	case "assets":
 		filter.Assets, f = decodeAssets(value)
 	case "agents":
-		filter.Agents, f = decodeNames(name, value, signal.AgentIDs(), true)
+		agents, _ := servicesNames(m.view)
+		filter.Agents, f = decodeNames(name, value, agents, true)
 	case "strategies":
-		filter.Strategies, f = decodeNames(name, value, signal.Strategies(), true)
+		_, strategies := servicesNames(m.view)
+		filter.Strategies, f = decodeNames(name, value, strategies, true)
 	case "directions":
 		filter.Directions, f = decodeNames(name, value, signal.Directions, false)
 	case "min_confidence":
@@ -348,8 +352,11 @@ func unknownName(code, kind, name string, known []string) *fault {
 	if suggestion != "" {
 		suggestion = " (" + suggestion + ")"
 	}
-	return faultf(code, "no %s %q%s: must be one of: %s", kind, spelling.Shorten(name), suggestion,
-		strings.Join(known, ", "))
+	all := "must be one of: " + strings.Join(known, ", ")
+	if len(known) == 0 { // by the view
+		all = "the view of the API key has none"
+	}
+	return faultf(code, "no %s %q%s: %s", kind, spelling.Shorten(name), suggestion, all)
 }
 
 // members are the members of a JSON object in order, each once.

@@ -95,7 +95,7 @@ func TestDecodeMessage(t *testing.T) {
 		{`{"action":"ping","ref":"r",` + many + `}`, message{ref: text("r")}, codeInvalidMessage},
 	}
 	for _, test := range tests {
-		got, fault := decodeMessage([]byte(test.text))
+		got, fault := decodeMessage([]byte(test.text), nil)
 		code := ""
 		if fault != nil {
 			code = fault.code
@@ -107,7 +107,7 @@ func TestDecodeMessage(t *testing.T) {
 			t.Errorf("%s: %s", test.text, d)
 		}
 	}
-	if _, f := decodeMessage([]byte(`{"action":"auth","api_key":"k","token":"l"}`)); f == nil {
+	if _, f := decodeMessage([]byte(`{"action":"auth","api_key":"k","token":"l"}`), nil); f == nil {
 		t.Error("two credentials are accepted")
 	}
 	wantFaults(t, map[string]string{
@@ -120,7 +120,7 @@ func TestDecodeMessage(t *testing.T) {
 func wantFaults(t *testing.T, messages map[string]string) {
 	t.Helper()
 	for text, want := range messages {
-		if _, f := decodeMessage([]byte(text)); f == nil || f.message != want {
+		if _, f := decodeMessage([]byte(text), nil); f == nil || f.message != want {
 			t.Errorf("%s: %v, want %s", text, f, want)
 		}
 	}
@@ -203,7 +203,7 @@ func FuzzDecodeMessage(f *testing.F) {
 				t.Fatalf("members of %q: %s", text, d)
 			}
 		}
-		m, fault := decodeMessage([]byte(text))
+		m, fault := decodeMessage([]byte(text), nil)
 		if fault == nil && m.action == actionNone {
 			t.Fatal("a message without an action is accepted")
 		}
@@ -218,7 +218,7 @@ func FuzzDecodeMessage(f *testing.F) {
 			return
 		}
 		s := filtered(m.channels, m.filter.Assets, &m.filter)
-		if len(s.assets) > signal.MaxFilterAssets || s.channels.has(heartbeat) {
+		if len(s.named.list) > signal.MaxFilterAssets || s.channels.has(heartbeat) {
 			t.Fatalf("subscription %+v", s)
 		}
 	})

@@ -16,7 +16,16 @@ type Metrics struct {
 	messages      [channels]prometheus.Counter
 	bytes         prometheus.Counter
 	deliveryLag   prometheus.Histogram
+
+	readerConnections prometheus.Gauge
+	readerRefusals    *prometheus.CounterVec
 }
+
+// Values of the label "reason" of refusals of readers' connections.
+const (
+	refusedByLimit   = "max_connections" // of the reader
+	refusedByAccount = "account"         // of all readers of the account
+)
 
 // Values of the label "result" of connects.
 const (
@@ -75,10 +84,21 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 				"once for each group of equal subscriptions.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
+		readerConnections: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "agentsignal_ws_reader_connections", Help: "Open WebSocket connections of readers.",
+		}),
+		readerRefusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "agentsignal_ws_reader_refusals_total",
+			Help: "Refused WebSocket connections of readers by the limit: of the reader, or of its account's readers.",
+		}, []string{"reason"}),
 	}
 	r.MustRegister(
 		m.connections, subscriptions, m.connects, m.disconnects, m.resumes, messages, m.bytes, m.deliveryLag,
+		m.readerConnections, m.readerRefusals,
 	)
+	for _, reason := range []string{refusedByLimit, refusedByAccount} {
+		m.readerRefusals.WithLabelValues(reason)
+	}
 	for c := range channels {
 		m.messages[c] = messages.WithLabelValues(c.String())
 	}
@@ -99,6 +119,19 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 func (m *Metrics) opened(n float64) {
 	if m != nil {
 		m.connections.Add(n)
+	}
+}
+
+// readers counts connections of readers.
+func (m *Metrics) readers(n int) {
+	if m != nil {
+		m.readerConnections.Add(float64(n))
+	}
+}
+
+func (m *Metrics) refusedReader(reason string) {
+	if m != nil {
+		m.readerRefusals.WithLabelValues(reason).Inc()
 	}
 }
 

@@ -15,25 +15,37 @@ type asset = unique.Handle[string]
 func assetOf(name string) asset { return unique.Make(spelling.Fold(name)) }
 
 // namedAssets counts the assets that the filters of an account's connections name, each once: what
-// indexes and rounds of prices cost grows with these. Its methods are safe for concurrent use.
+// indexes and rounds of prices cost grows with these. The readers of an account count by themselves, so that the account has
+// its own number whatever they name. Its methods are safe for concurrent use.
 type namedAssets struct {
-	limit int // of one account
+	limit int // of one namer
 
-	mu       sync.Mutex
-	accounts map[signal.AccountID]map[asset]int // the number of connections that name it
+	mu     sync.Mutex
+	counts map[namer]map[asset]int // the number of connections that name it
 }
+
+// namer is who names assets: an account, or its readers together.
+type namer struct {
+	account signal.AccountID
+	readers bool
+}
+
+func namerOf(p *signal.Principal) namer { return namer{p.Account, p.View != nil} }
 
 func newNamedAssets(limit int) *namedAssets {
-	return &namedAssets{limit: limit, accounts: make(map[signal.AccountID]map[asset]int)}
+	return &namedAssets{limit: limit, counts: make(map[namer]map[asset]int)}
 }
 
-// fit reports whether a further connection of account may name these assets.
-func (n *namedAssets) fit(account signal.AccountID, assets []asset) bool {
+// fit reports whether a further connection may have a subscription.
+func (n *namedAssets) fit(by namer, sub *subscription) bool {
+	if sub.named.every {
+		return true
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	counts := n.accounts[account]
+	counts := n.counts[by]
 	further := 0
-	for _, a := range assets {
+	for _, a := range sub.assets.list {
 		if counts[a] == 0 {
 			further++
 		}
@@ -41,35 +53,52 @@ func (n *namedAssets) fit(account signal.AccountID, assets []asset) bool {
 	return further == 0 || len(counts)+further <= n.limit
 }
 
-// replace makes these the assets that p names. It returns false, and changes nothing, if its account
-// would name too many then.
-func (n *namedAssets) replace(p *peer, account signal.AccountID, assets []asset) bool {
+// index makes the assets of a subscription those that p names, and returns the subscription. If too many would be named then,
+// it returns it without those of its view in the index or, if they are of a filter, nil: then p names what it named before,
+// or nothing if it is another namer by now.
+func (n *namedAssets) index(p *peer, by namer, sub *subscription) *subscription {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if p.nameless {
-		return true
+		return sub
 	}
-	counts := n.accounts[account]
+	if p.namer != by {
+		n.exchange(p, nil)
+		p.namer = by
+	}
+	switch {
+	case n.exchange(p, sub.assets.list):
+		return sub
+	case sub.named.every:
+		n.exchange(p, nil)
+		return sub.everySeen()
+	}
+	return nil
+}
+
+// exchange makes these the assets that p names, and reports whether it may name them: otherwise nothing changes.
+func (n *namedAssets) exchange(p *peer, next []asset) bool {
+	counts := n.counts[p.namer]
 	if counts == nil {
 		counts = make(map[asset]int)
-		n.accounts[account] = counts
+		n.counts[p.namer] = counts
 	}
 	before := len(counts)
-	exchange(counts, p.named, assets)
+	count(counts, p.named, next)
 	fits := len(counts) <= max(before, n.limit)
 	if fits {
-		p.named = assets
+		p.named = next
 	} else {
-		exchange(counts, assets, p.named)
+		count(counts, next, p.named)
 	}
 	if len(counts) == 0 {
-		delete(n.accounts, account)
+		delete(n.counts, p.namer)
 	}
 	return fits
 }
 
-// exchange counts the assets of next, and those of before no longer.
-func exchange(counts map[asset]int, before, next []asset) {
+// count counts the assets of next, and those of before no longer.
+func count(counts map[asset]int, before, next []asset) {
 	for _, a := range next {
 		counts[a]++
 	}
@@ -80,10 +109,10 @@ func exchange(counts map[asset]int, before, next []asset) {
 	}
 }
 
-// end is the last replace of a connection that has ended: it names nothing any more.
-func (n *namedAssets) end(p *peer, account signal.AccountID) {
-	n.replace(p, account, nil)
+// end records that a connection has ended: it names nothing any more.
+func (n *namedAssets) end(p *peer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.exchange(p, nil)
 	p.nameless = true
 }

@@ -43,13 +43,13 @@ func TestAnAccountsFiltersNameOnlySoManyAssets(t *testing.T) {
 	other.wantRefused(assets("c", 11))
 
 	read := func(list string) *Subscription {
-		return ReadSubscription(func(name string) (string, bool) { return list, name == "assets" },
+		return ReadSubscription(nil, func(name string) (string, bool) { return list, name == "assets" },
 			func(name, detail string) { t.Errorf("%s: %s", name, detail) })
 	}
-	if _, got := s.hub.Refusal(t.Context(), alice, read("a0,b3")); got != "" {
+	if _, got := s.hub.Refusal(t.Context(), principalOf(alice), read("a0,b3")); got != "" {
 		t.Errorf("a handshake with names that are counted already: %s", got)
 	}
-	if _, got := s.hub.Refusal(t.Context(), alice, read("a0,new")); !strings.Contains(got, "may name 10 assets together") {
+	if _, got := s.hub.Refusal(t.Context(), principalOf(alice), read("a0,new")); !strings.Contains(got, "may name 10 assets together") {
 		t.Errorf("a handshake with a further name: %q", got)
 	}
 	late := s.begun("assets=new") // as if another connection had taken the room meanwhile
@@ -60,7 +60,7 @@ func TestAnAccountsFiltersNameOnlySoManyAssets(t *testing.T) {
 	a.subscribe(assets("b", 4), `null`)
 	a.subscribe(assets("a", 6), `null`)
 	b.ws.Close()
-	until(t, "there is room", func() bool { return s.hub.names.fit(alice, []asset{assetOf("c1")}) })
+	until(t, "there is room", func() bool { return s.hub.names.fit(namer{account: alice}, newSubscription(nil, []string{"c1"})) })
 	a.subscribe(assets("c", 10), `null`)
 	for _, c := range []*client{a, other} {
 		c.ws.Close()
@@ -68,7 +68,7 @@ func TestAnAccountsFiltersNameOnlySoManyAssets(t *testing.T) {
 	until(t, "no account is remembered", func() bool {
 		s.hub.names.mu.Lock()
 		defer s.hub.names.mu.Unlock()
-		return len(s.hub.names.accounts) == 0
+		return len(s.hub.names.counts) == 0
 	})
 }
 
@@ -76,7 +76,7 @@ func TestAnAccountsFiltersNameOnlySoManyAssets(t *testing.T) {
 func TestMisspeltAssetsAtTheHandshake(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(o *Options) {
-		o.SuggestAssets = func(_ context.Context, account signal.AccountID, name string) []string {
+		o.SuggestAssets = func(_ context.Context, account signal.AccountID, _ *signal.View, name string) []string {
 			if account == alice && name == "BTCC" {
 				return []string{"BTC"}
 			}
@@ -86,10 +86,10 @@ func TestMisspeltAssetsAtTheHandshake(t *testing.T) {
 	first := &Subscription{message{filter: signal.Filter{Assets: []string{"ETH", "BTCC"}}}}
 	const want = `neither an asset nor a signal of the account has the name "BTCC": did you mean BTC? ` +
 		"GET /v1/assets lists all"
-	if _, got := s.hub.Refusal(t.Context(), alice, first); got != want {
+	if _, got := s.hub.Refusal(t.Context(), principalOf(alice), first); got != want {
 		t.Errorf("got %q", got)
 	}
-	if _, got := s.hub.Refusal(t.Context(), bob, first); got != "" {
+	if _, got := s.hub.Refusal(t.Context(), principalOf(bob), first); got != "" {
 		t.Errorf("another account gets %q", got)
 	}
 }
@@ -130,7 +130,7 @@ func BenchmarkManyFilters(b *testing.B) {
 				p, s := x.attach()
 				s.space = 1 << 20
 				sub := newSubscription([]channel{signalNew, signalClosed, marketPrice}, list)
-				if !x.hub.names.replace(p, alice, sub.assets) {
+				if x.hub.names.index(p, namer{account: alice}, sub) == nil {
 					b.Fatal("refused")
 				}
 				x.flusher.post(subscribed{peer: p, sub: sub, kind: "subscribed", reply: func(*resumedData) any { return nil }})
@@ -158,17 +158,17 @@ func heapInUse() uint64 {
 // TestAHandshakeNamesTheFilterOfAnUnknownAgent, whose names the account chooses.
 func TestAHandshakeNamesTheFilterOfAnUnknownAgent(t *testing.T) {
 	t.Parallel()
-	h := &Hub{o: Options{AgentNames: func(context.Context, signal.AccountID) ([]signal.AgentID, []string, error) {
+	h := &Hub{o: Options{AgentNames: func(context.Context, signal.AccountID, *signal.View) ([]signal.AgentID, []string, error) {
 		return []signal.AgentID{"mine"}, []string{"cross"}, nil
 	}}}
 	for want, f := range map[string]*signal.Filter{"agents": {Agents: []signal.AgentID{"mine", "hers"}},
 		"strategies": {Agents: []signal.AgentID{"mine", "trading"}, Strategies: []string{"cross", "luck"}}} {
-		if got := h.unknown(t.Context(), alice, f); got == nil || got.filter != want {
+		if got := h.unknown(t.Context(), principalOf(alice), f); got == nil || got.filter != want {
 			t.Errorf("%v, want a fault of %s", got, want)
 		}
 	}
 	own := &signal.Filter{Agents: []signal.AgentID{"mine"}, Strategies: []string{"cross"}}
-	if got := h.unknown(t.Context(), alice, own); got != nil {
+	if got := h.unknown(t.Context(), principalOf(alice), own); got != nil {
 		t.Errorf("names of the account: %v", got)
 	}
 }

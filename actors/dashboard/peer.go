@@ -23,11 +23,14 @@ type peer struct {
 	lastSeen atomic.Int64 // when the client last sent bytes, by Hub.clock
 
 	// Guarded by Hub.mu.
-	account  signal.AccountID // in Hub.accounts; empty before authentication
+	account  signal.AccountID // in Hub.listened; empty before authentication
+	asReader bool             // counted among the account's readers
+	reader   signal.KeyID     // in Hub.readers; empty unless it is a reader's
 	departed bool
 
 	// Guarded by namedAssets.mu.
-	named    []asset // by its filter
+	namer    namer
+	named    []asset // by its filter or its view
 	nameless bool    // it has ended
 
 	// The rest is used by the flusher only.

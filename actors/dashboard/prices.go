@@ -176,7 +176,7 @@ func (o pricesRead) apply(f *flusher) {
 			still = append(still, p)
 			continue
 		}
-		for _, asset := range p.sub.assets {
+		for _, asset := range p.sub.assets.list {
 			if last, known := o.latest[asset]; known && !fresh[last.frame] {
 				f.writer.sent[marketPrice]++
 				f.writer.send(p, last.frame.bytes)

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -15,6 +16,8 @@ type welcomeData struct {
 	HeartbeatSeconds float64  `json:"heartbeat_seconds"`
 	ExpiresAt        *string  `json:"expires_at"`
 	Channels         []string `json:"channels"`
+
+	View *signal.View `json:"view,omitempty"` // of a reader
 }
 
 // filtersData has the members of a filter that were given, and assets always.
@@ -44,8 +47,40 @@ type subscribedData struct {
 	Ref      *string      `json:"ref"`
 	Channels []string     `json:"channels"`
 	Filters  filtersData  `json:"filters"`
+	View     *viewData    `json:"view,omitempty"` // of a reader
 	Denied   []string     `json:"denied"`
 	Resumed  *resumedData `json:"resumed"`
+}
+
+// viewData has the agents, assets and strategies of the signals that a reader gets: those of its view that its filters name.
+type viewData struct {
+	Agents     signal.Names `json:"agents,omitzero"`
+	Assets     signal.Names `json:"assets,omitzero"`
+	Strategies signal.Names `json:"strategies,omitzero"`
+}
+
+// newViewData returns what applies of the view of s, whose filter is f; nil without a view.
+func newViewData(s *subscription, f *signal.Filter) *viewData {
+	v := s.view
+	if v == nil {
+		return nil
+	}
+	d := &viewData{v.Agents, v.Assets, v.Strategies}
+	if len(f.Agents) > 0 {
+		d.Agents = v.Agents.And(signal.NamesOf(texts(f.Agents)...))
+	}
+	if len(f.Strategies) > 0 {
+		d.Strategies = v.Strategies.And(signal.NamesOf(f.Strategies...))
+	}
+	switch {
+	case s.named.every:
+	case v.Assets.All():
+		d.Assets = signal.NamesOf(f.Assets...)
+	default:
+		both := slices.DeleteFunc(slices.Clone(v.Assets.List()), func(name string) bool { return !s.named.has(assetOf(name)) })
+		d.Assets = signal.NamesOf(both...)
+	}
+	return d
 }
 
 type unsubscribedData struct {

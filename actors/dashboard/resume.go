@@ -154,7 +154,7 @@ func (r *resumer) join(b *backfill, sub *subscription, p signal.Position, e extr
 	i, found := slices.BinarySearchFunc(b.frames, p, func(f *frame, p signal.Position) int {
 		return f.at.Compare(p)
 	})
-	if !found {
+	if !found || !sub.sees(b.frames[i]) {
 		return replay{}
 	}
 	a := replay{complete: true, from: p, firm: b.upTo, known: b.upTo.Later(e.head)}

@@ -190,7 +190,7 @@ func (r *ring) floorOf(partition int, account signal.AccountID) (signal.Position
 // extract is the result of a search of the ring.
 type extract struct {
 	covered bool            // the ring holds everything of the account after the position searched for
-	found   bool            // that position is a frame of the account
+	found   bool            // that position is a frame of the account which the client sees
 	edge    bool            // that position is the last that the ring does not hold
 	excess  bool            // more than limit frames match: frames is nil
 	frames  []*frame        // the matching ones, ascending
@@ -212,7 +212,7 @@ func (r *ring) after(
 	for n := r.last[account]; n > r.first; {
 		s := &r.slots[(n-1)%r.size]
 		if s.frame.at.Compare(p) <= 0 {
-			e.found = s.frame.at == p
+			e.found = s.frame.at == p && sub.sees(s.frame)
 			break
 		}
 		if (upTo.IsZero() || s.frame.at.Compare(upTo) <= 0) && sub.matches(s.frame) {

@@ -157,17 +157,24 @@ func randomEvent(r *rand.Rand) signal.Event {
 	}
 	asset := testAssets[r.IntN(len(testAssets))]
 	data := fmt.Appendf(nil, `{"asset":%q,"text":%q}`, asset, strings.Repeat("x", r.IntN(300)))
+	agent := testAgents[r.IntN(len(testAgents))]
+	strategy := testStrategies[r.IntN(len(testStrategies))]
+	listing := &signal.Listing{Agent: agent, Strategy: strategy}
 	switch r.IntN(8) {
 	case 0:
-		return signal.Event{Account: account, Type: signal.AgentStarted, Agent: "trading", Run: signal.NewRunID()}
+		e := signal.Event{Account: account, Type: signal.AgentStarted, Agent: agent, Run: signal.NewRunID()}
+		if r.IntN(4) > 0 { // as far as known
+			e.Asset, e.Strategy = asset, strategy
+		}
+		return e
 	case 1:
 		return signal.Event{Account: account, Type: signal.SystemNotification, Data: data}
 	case 2:
 		return signal.Event{Account: account, Type: signal.WebhookTest, Data: data}
 	case 3:
-		return signal.Event{Account: account, Type: signal.SignalClosed, Asset: asset, Data: data}
+		return signal.Event{Account: account, Type: signal.SignalClosed, Asset: asset, Listing: listing, Data: data}
 	}
-	return signal.Event{Account: account, Type: signal.SignalCreated, Asset: asset, Data: data}
+	return signal.Event{Account: account, Type: signal.SignalCreated, Asset: asset, Listing: listing, Data: data}
 }
 
 func randomEvents(r *rand.Rand, n int) []signal.Event {
@@ -252,10 +259,13 @@ func TestResumeLeavesNoGapAndRepeatsNothing(t *testing.T) {
 // resumingClient connects repeatedly and finally checks that it got all events.
 func resumingClient(t *testing.T, s *service, r *rand.Rand, sessions int, idle func(), quiet chan struct{}) {
 	defer idle()
-	sub, members := randomSubscription(r)
-	for sub.channels&(1<<signalNew) == 0 {
+	sub, members, principal := &subscription{}, "", principalOf(alice)
+	for !sub.getsSignals() {
 		sub, members = randomSubscription(r)
+		principal = randomPrincipal(r)
+		sub = sub.with(channelsIn(sub), principal.View)
 	}
+	s.tokens.know(string(principal.Key), *principal)
 	got := map[string]bool{}
 	var from, last signal.Position
 	for session := 0; ; session++ {
@@ -271,7 +281,7 @@ func resumingClient(t *testing.T, s *service, r *rand.Rand, sessions int, idle f
 		if !last.IsZero() {
 			resume = `,"last_event_id":"` + last.String() + `"`
 		}
-		p, err := oneSession(s, r, sub, `{"action":"subscribe",`+members+resume+`}`, resume != "", got, final)
+		p, err := oneSession(s, r, principal, sub, `{"action":"subscribe",`+members+resume+`}`, resume != "", got, final)
 		if err != nil {
 			t.Errorf("session %d of %s: %v", session, members, err)
 			return
@@ -284,6 +294,7 @@ func resumingClient(t *testing.T, s *service, r *rand.Rand, sessions int, idle f
 			break
 		}
 	}
+	s.wantSeenBy(principal, got)
 	if from.IsZero() {
 		return
 	}
@@ -298,7 +309,8 @@ func resumingClient(t *testing.T, s *service, r *rand.Rand, sessions int, idle f
 // oneSession connects, subscribes, reads for a while and disconnects without a close
 // frame. It returns the first and the last position after the subscription.
 func oneSession(
-	s *service, r *rand.Rand, sub *subscription, subscribe string, resume bool, got map[string]bool, final bool,
+	s *service, r *rand.Rand, principal *signal.Principal, sub *subscription, subscribe string, resume bool,
+	got map[string]bool, final bool,
 ) (passage, error) {
 	ws, _, err := (&websocket.Dialer{}).Dial("ws"+strings.TrimPrefix(s.server.URL, "http"), http.Header{})
 	if err != nil {
@@ -306,7 +318,7 @@ func oneSession(
 	}
 	c := &client{s.tb, ws}
 	defer ws.Close()
-	if err := ws.WriteMessage(websocket.TextMessage, []byte(`{"action":"auth","api_key":"alice"}`)); err != nil {
+	if err := ws.WriteMessage(websocket.TextMessage, []byte(`{"action":"auth","api_key":"`+string(principal.Key)+`"}`)); err != nil {
 		return passage{}, err
 	}
 	if r.IntN(2) == 0 {
@@ -371,8 +383,10 @@ func TestChangingSubscriptions(t *testing.T) {
 	const clients, changes = 6, 60
 	var wg sync.WaitGroup
 	for i := range clients {
-		c := s.welcomed(principalOf(alice))
-		wg.Go(func() { changingClient(t, s, c, rand.New(rand.NewPCG(3, uint64(i))), changes) })
+		r := rand.New(rand.NewPCG(3, uint64(i)))
+		p := randomPrincipal(r)
+		c := s.welcomed(p)
+		wg.Go(func() { changingClient(t, s, c, p, r, changes) })
 	}
 	wg.Wait()
 }
@@ -384,9 +398,9 @@ type segment struct {
 	ids  []signal.Position
 }
 
-func changingClient(t *testing.T, s *service, c *client, r *rand.Rand, changes int) {
-	seen := map[signal.Position]bool{}
-	now := &segment{sub: newSubscription(defaultChannels, nil)}
+func changingClient(t *testing.T, s *service, c *client, principal *signal.Principal, r *rand.Rand, changes int) {
+	seen, got := map[signal.Position]bool{}, map[string]bool{}
+	now := &segment{sub: newSubscription(defaultChannels, nil).with(defaultChannels, principal.View)}
 	segments := []*segment{now}
 	read := func() (envelope, bool) {
 		e, err := c.next()
@@ -407,7 +421,7 @@ func changingClient(t *testing.T, s *service, c *client, r *rand.Rand, changes i
 			t.Errorf("%s came after %s", p, now.ids[n-1])
 			return e, false
 		}
-		seen[p] = true
+		seen[p], got[e.ID] = true, true
 		now.ids = append(now.ids, p)
 		return e, true
 	}
@@ -426,7 +440,7 @@ func changingClient(t *testing.T, s *service, c *client, r *rand.Rand, changes i
 			}
 		}
 		sub, members := randomSubscription(r)
-		next := &segment{sub: sub}
+		next := &segment{sub: sub.with(channelsIn(sub), principal.View)}
 		if n := len(now.ids); n > 0 && r.IntN(2) == 0 {
 			next.from = now.ids[r.IntN(n)]
 			members += `,"last_event_id":"` + next.from.String() + `"`
@@ -451,6 +465,7 @@ func changingClient(t *testing.T, s *service, c *client, r *rand.Rand, changes i
 			}
 		}
 	}
+	s.wantSeenBy(principal, got)
 	checkSegments(t, s, segments, seen)
 }
 

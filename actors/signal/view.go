@@ -40,6 +40,23 @@ func (n Names) Has(name string) bool {
 	return ok
 }
 
+// And returns the names that both have.
+func (n Names) And(other Names) Names {
+	switch {
+	case n.All():
+		return other
+	case other.All():
+		return n
+	}
+	var both []string
+	for _, name := range n.list {
+		if other.Has(name) {
+			both = append(both, name)
+		}
+	}
+	return Names{both, true}
+}
+
 // IsZero reports whether n has every name, for the option omitzero of JSON.
 func (n Names) IsZero() bool { return n.All() }
 
@@ -169,6 +186,9 @@ func (v *View) Agent(a Agent) (Agent, bool) {
 	}
 	return seen, len(seen.Strategies) > 0
 }
+
+// FoldedAssets returns the assets of v as spelling.Fold writes them.
+func (v *View) FoldedAssets() Names { return v.assets }
 
 // SeesAsset reports whether v has the asset, or the subject of content.
 func (v *View) SeesAsset(name string) bool {

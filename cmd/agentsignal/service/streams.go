@@ -24,17 +24,13 @@ func newHub(
 ) *dashboard.Hub {
 	c := e.config.Dashboard
 	hub := dashboard.NewHub(system, dashboard.Options{
-		PartitionOf:   s.store.Client.Partition,
-		Authenticator: accounts,
-		Follower:      s.tail.For(eventlog.Streams),
-		Log:           eventLog{s.store.Logs, s.tail},
-		Name:          p.market.Assets.Name,
-		SuggestAssets: func(ctx context.Context, account signal.AccountID, name string) []string {
-			return lists.SuggestAssets(ctx, account, nil, name)
-		},
-		AgentNames: func(ctx context.Context, account signal.AccountID) ([]signal.AgentID, []string, error) {
-			return own.Names(ctx, account, nil)
-		},
+		PartitionOf:    s.store.Client.Partition,
+		Authenticator:  accounts,
+		Follower:       s.tail.For(eventlog.Streams),
+		Log:            eventLog{s.store.Logs, s.tail},
+		Name:           p.market.Assets.Name,
+		SuggestAssets:  lists.SuggestAssets,
+		AgentNames:     own.Names,
 		Prices:         p.last,
 		Heartbeat:      time.Duration(c.Heartbeat),
 		AuthTimeout:    time.Duration(c.AuthTimeout),
