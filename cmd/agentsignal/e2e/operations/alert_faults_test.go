@@ -19,6 +19,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/record"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/cmd/agentsignal/e2e"
+	"github.com/agentsignal/agentsignal/http/credentials"
 )
 
 // fault is something that goes wrong. make makes it and returns how to end it; until then it lasts.
@@ -169,6 +170,25 @@ var slowConsumers = fault{"slow consumers", []string{"AgentsignalSlowConsumers"}
 		for _, ws := range open {
 			ws.Close()
 		}
+	}
+}, true}
+
+// A reader that has all the connections that it may have comes back without a pause.
+var readersRefused = fault{"a reader comes back without a pause", []string{"AgentsignalReadersRefused"}, func(w *watched) func() {
+	_, secret, err := w.inside.Credentials().Readers.CreateReader(w.Context(), w.account, "impatient",
+		credentials.NewReader{View: signal.NewView(signal.Names{}, signal.Names{}, signal.Names{}), MaxConnections: 1})
+	e2e.Must(w, err)
+	reader := w.trader.With(secret)
+	first, err := dialStream(w.Context(), reader, websocket.DefaultDialer)
+	e2e.Must(w, err)
+	end := repeat(1, 100*time.Millisecond, func(ctx context.Context) {
+		if ws, err := dialStream(ctx, reader, websocket.DefaultDialer); err == nil {
+			ws.Close()
+		}
+	})
+	return func() {
+		end()
+		first.Close()
 	}
 }, true}
 

@@ -252,7 +252,7 @@ var quickFaults = watchedFaults{"Quick", nil, [][]fault{{fewDescriptors}, {wrong
 
 // moreFaults are made if TEST_ALERTS is set.
 var moreFaults = []watchedFaults{
-	{"Outside", nil, [][]fault{{expiringCertificate, failingEndpoint, hangingEndpoint, weatherFails}}},
+	{"Outside", nil, [][]fault{{expiringCertificate, readersRefused, failingEndpoint, hangingEndpoint, weatherFails}}},
 	{"Inside", []string{"WEBHOOKS_DISABLE_AFTER=10s", "WEBHOOKS_WARN_AFTER="},
 		[][]fault{{replicaHangs}, {brokenActor, deadEndpoint}}},
 	{"SlowRedis", nil, [][]fault{{slowRedis}}},

@@ -48,6 +48,8 @@ var described = []struct{ name, kind, labels, buckets string }{
 	{"agentsignal_ws_messages_sent_total", "COUNTER", "channel", ""},
 	{"agentsignal_ws_sent_bytes_total", "COUNTER", "", ""},
 	{"agentsignal_ws_delivery_lag_seconds", "HISTOGRAM", "", ".001 .0025 .005 .01 .025 .05 .1 .25 .5 1 2.5 5 10"},
+	{"agentsignal_ws_reader_connections", "GAUGE", "", ""},
+	{"agentsignal_ws_reader_refusals_total", "COUNTER", "reason", ""},
 	{"agentsignal_actor_running", "GAUGE", "kind", ""},
 	{"agentsignal_actor_mailbox_messages", "GAUGE", "kind", ""},
 	{"agentsignal_actor_messages_total", "COUNTER", "kind", ""},
