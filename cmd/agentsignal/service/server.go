@@ -82,7 +82,8 @@ func resources(e environment, n *node, p *parts, origins *signalhttp.Origins) []
 		signalhttp.NewStreamHandlers(p.hub, p.credentials.Authenticator, origins, n.connections),
 		signalhttp.NewAccessHandlers(p.credentials.Accounts, p.credentials.Sessions, c.Auth.Registration == "open"),
 		signalhttp.NewKeyHandlers(p.credentials.Keys, signalhttp.NewReaderHandlers(signalhttp.ReaderOptions{
-			Readers: p.credentials.Readers, Agents: agents, Assets: p.market.Assets, Suggester: p.catalogue, Now: now}), now),
+			Readers: p.credentials.Readers, Connections: p.hub, Agents: agents, Assets: p.market.Assets,
+			Suggester: p.catalogue, Now: now}), now),
 		signalhttp.NewPublicationHandlers(p.credentials.Publications),
 		signalhttp.NewPublicRecordHandlers(p.credentials.Authenticator, p.records, c.HTTP.Robots),
 	}

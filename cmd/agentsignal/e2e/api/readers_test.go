@@ -216,3 +216,55 @@ func anyOf(texts []string) []any {
 	}
 	return list
 }
+
+// TestReadersOnTheStream get what their views have, live and by resuming, however they authenticate and whatever they ask for.
+func TestReadersOnTheStream(t *testing.T) {
+	t.Parallel()
+	user, _, _ := e2e.Shared(t).User(t)
+	trader := user.With(user.Key("owner", "").Secret)
+	write := func(subject string) string {
+		a := trader.Post("/v1/agents/seo/run", e2e.RunBody(subject, "blog_post")).Ok(t)
+		return e2e.Decode[e2e.WireSignal](t, a.Body).ID
+	}
+	reader := e2e.Decode[wireReader](t, user.Post("/v1/auth/api-key",
+		`{"name":"ann","view":{"assets":["standing desk"],"agents":["seo"]},"max_connections":3}`).Want(t, http.StatusCreated).Body)
+	const all = `"channels":["signal.new","signal.updated","signal.closed","agent.status","system.notification"]`
+	owner, first, second := trader.Dial(), user.With(reader.Secret).Dial(), trader.With("").Dial()
+	second.Send(`{"action":"auth","api_key":"` + reader.Secret + `"}`)
+	second.Await("a welcome", func(m e2e.Message) bool { return m.Type == "welcome" })
+	second.Subscribe(all + `,"filters":{"assets":["standing desk","office chair"]}`)
+	var seen, hidden []string
+	for range 2 {
+		seen, hidden = append(seen, write("standing desk")), append(hidden, write("office chair"))
+	}
+	end := write("standing desk")
+	owner.Signals(seen[0], hidden[0], seen[1], hidden[1], end)
+	for _, s := range []*e2e.Stream{first, second} {
+		s.Signals(seen[0], seen[1], end)
+	}
+	again := user.With(reader.Secret).Dial()
+	again.Resumes(owner, seen[0], 2)
+	elsewhere := owner.Await("a signal", func(m e2e.Message) bool { return m.SignalOf() == hidden[0] }).ID
+	if d := again.Subscribe(all + `,"last_event_id":"` + elsewhere + `"`); d.Resumed == nil || d.Resumed.Complete {
+		t.Errorf("from an event outside of the view: %+v", d.Resumed)
+	}
+	for _, m := range slices.Concat(first.Events(), second.Events(), again.Events()) {
+		for _, id := range hidden {
+			if strings.Contains(string(m.Data), id) {
+				t.Errorf("a reader got %s", m.Data)
+			}
+		}
+	}
+	if n := listReaders(user, "").APIKeys[0].Connections; n != 3 {
+		t.Errorf("the reader has %d connections", n)
+	}
+	if _, answer, err := user.With(reader.Secret).TryDial(http.Header{}); err == nil || answer.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("one connection more: %v", err)
+	}
+	more := trader.With("").Dial()
+	more.Send(`{"action":"auth","api_key":"` + reader.Secret + `"}`)
+	more.Closes(4429)
+	user.Do(http.MethodDelete, "/v1/auth/api-keys/"+reader.ID, "").Want(t, http.StatusNoContent)
+	first.Closes(4401)
+	second.Closes(4401)
+}
