@@ -276,6 +276,12 @@ func DecodeOpenState(value []byte) (o openState, rest Decoder) {
 	return o, d
 }
 
+// HasExit reports whether the agent of an open signal has asked for its exit. rest is what DecodeOpenState returns.
+func HasExit(rest Decoder) bool {
+	rest.ID("acc_")
+	return rest.Err == nil && len(rest.B) > 0 && rest.B[0]&signalExit != 0
+}
+
 // Apply sets the fields of s that the state has.
 func (o *openState) Apply(s *signal.Signal) {
 	s.Confidence, s.Sequence, s.MFE, s.MAE = o.Confidence, o.Sequence, o.mfe, o.mae

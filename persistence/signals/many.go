@@ -117,6 +117,13 @@ func (r *manyRead) signal(
 		return nil, fmt.Errorf("decode open signal %s: %w", at.ID, d.Err)
 	}
 	state.Apply(record)
+	if codec.HasExit(d) {
+		open, _, err := codec.DecodeOpen([]byte(codec.OpenField(at.ID)), []byte(value))
+		if err != nil {
+			return nil, err
+		}
+		record.ExitRequested = open.ExitRequested
+	}
 	return record, nil
 }
 

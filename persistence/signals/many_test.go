@@ -46,6 +46,12 @@ func TestSignalsAtAreAsReadOneByOne(t *testing.T) {
 		changed := *s
 		changed.Sequence, changed.Confidence, changed.Metadata = 2, .5, nil
 		switch i % 4 {
+		case 0:
+			if i%8 == 0 {
+				if err := b.log.RequestExit(t.Context(), account, s.ID); err != nil {
+					t.Fatal(err)
+				}
+			}
 		case 1:
 			b.change(&changed, signal.SignalUpdated)
 		case 2, 3:
@@ -58,10 +64,13 @@ func TestSignalsAtAreAsReadOneByOne(t *testing.T) {
 		at = append(at, l)
 	}
 	var want []*signal.Signal
-	for _, l := range at {
+	for i, l := range at {
 		s, err := b.store.SignalByID(t.Context(), account, l.ID, l.Created, l.Closed)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if asked := !s.ExitRequested.IsZero(); asked != (i%8 == 0) {
+			t.Errorf("the exit of signal %d was requested: %t", i, asked)
 		}
 		want = append(want, s)
 	}
