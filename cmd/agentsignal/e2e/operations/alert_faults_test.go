@@ -103,6 +103,13 @@ var wrongKeys = fault{"wrong keys", []string{"AgentsignalAuthFailures"}, func(w 
 	})
 }, true}
 
+var flood = fault{"a flood of a public record", []string{"AgentsignalPagesRefused"}, func(w *watched) func() {
+	anyone := w.trader.With("")
+	return repeat(20, 50*time.Millisecond, func(ctx context.Context) {
+		w.send(ctx, anyone, http.MethodGet, "/r/my-signals", "")
+	})
+}, true}
+
 var fewDescriptors = fault{"few file descriptors", []string{"AgentsignalFileDescriptors"}, func(w *watched) func() {
 	limit := func(n string) {
 		w.Helper()

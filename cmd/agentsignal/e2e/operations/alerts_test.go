@@ -248,7 +248,8 @@ type watchedFaults struct {
 }
 
 // quickFaults take least time: they are made in each run of the tests.
-var quickFaults = watchedFaults{"Quick", nil, [][]fault{{fewDescriptors}, {wrongKeys, nodeHangs}, {redisHangs}}}
+var quickFaults = watchedFaults{"Quick", []string{"RATE_LIMIT_PAGES=60/m"},
+	[][]fault{{fewDescriptors}, {wrongKeys, flood, nodeHangs}, {redisHangs}}}
 
 // moreFaults are made if TEST_ALERTS is set.
 var moreFaults = []watchedFaults{
