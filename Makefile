@@ -55,12 +55,14 @@ licences: ## Write deploy/LICENCES.md after a change of modules or of the consol
 screenshots: deps-test ## Take pictures of every page of the console into SHOTS (build/screenshots; 4 minutes)
 	TEST_SCREENSHOTS=$(abspath $(SHOTS)) $(GO) test -count=1 -v -run '^TestScreenshots$$' ./cmd/agentsignal/e2e/console
 
-console: ## Build the browser console into http/console/dist (Node 20 or later)
-	cd http/console && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run -s all
+console: ## Build the package for TypeScript, and by it the browser console into http/console/dist (Node 20.3 or later)
+	for dir in deploy/clients/typescript http/console; do \
+		(cd $$dir && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error && npm run -s all) || exit 1; done
 
 console-check: console ## Fail if the committed console is not what its source builds
-	@test -z "$$(git status --porcelain -- http/console)" || \
-		{ git status --short -- http/console; echo "what is committed of http/console is not what its source builds: commit it"; exit 1; }
+	@test -z "$$(git status --porcelain -- http/console deploy/clients/typescript)" || \
+		{ git status --short -- http/console deploy/clients/typescript; \
+		echo "what is committed of the console is not what its source builds: commit it"; exit 1; }
 
 # Packages are not part of "make test": a static build and nfpm take minutes, and the check needs root.
 packages: ## Build deb and rpm of VERSION for ARCH into build/packages

@@ -2,7 +2,10 @@ module github.com/agentsignal/agentsignal
 
 go 1.26.0
 
-ignore ./http/console/node_modules
+ignore (
+	./deploy/clients/typescript/node_modules
+	./http/console/node_modules
+)
 
 require (
 	code.dny.dev/ssrf v0.3.0

@@ -82,6 +82,7 @@ func bundledPackages(t *testing.T) map[string]string {
 		Packages map[string]struct {
 			License      string
 			Dependencies map[string]string
+			Link         bool // to a package of the repository
 		}
 	}
 	if err := json.Unmarshal([]byte(read(t, filepath.Join(consoleDir, "package-lock.json"))), &lock); err != nil {
@@ -91,6 +92,9 @@ func bundledPackages(t *testing.T) map[string]string {
 	var add func(name string)
 	add = func(name string) {
 		p := lock.Packages["node_modules/"+name]
+		if p.Link {
+			return
+		}
 		packages[name] = p.License
 		for needed := range p.Dependencies {
 			add(needed)

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import * as format from "./format";
 import examples from "./format.json";
-import { parseLimit, pathOf, retryDelay } from "./api/client";
+import { parseLimit } from "./api/client";
 import { linkTo, parsePlace } from "./router";
 import { bodyOf, fieldsOf } from "./run/schema";
 import { withoutHeader } from "./pages/content";
@@ -50,27 +50,10 @@ describe("format", () => {
   });
 });
 
-describe("requests", () => {
-  test.each([
-    ["POST", 429, "2", 1, 2000],
-    ["GET", 503, "5", 1, 5000],
-    ["GET", 503, null, 2, 600],
-    ["GET", 429, "3600", 1, -1],
-    ["GET", 0, null, 1, 300],
-    ["POST", 0, null, 1, -1],
-    ["GET", 500, null, 1, -1],
-    ["GET", 503, "1", 4, -1],
-  ])("%s answered %d with Retry-After %s, attempt %d", (method, status, after, attempt, want) => {
-    expect(retryDelay(method === "GET", status, after, attempt)).toBe(want);
-  });
-
-  test("reads limits", () => {
-    expect(parseLimit('"reads";q=3000;w=60', '"reads";r=2996;t=1')).toEqual({ name: "reads", quota: 3000, window: 60, left: 2996 });
-    expect(parseLimit('"reads";q=3000;w=60', '"runs";r=1;t=1')).toBeNull();
-    expect(parseLimit(null, "nonsense")).toBeNull();
-  });
-
-  test("leaves out what is empty", () => expect(pathOf("/v1/x", { a: "", b: null, c: 0, d: "ä&" })).toBe("/v1/x?c=0&d=%C3%A4%26"));
+test("limits of requests", () => {
+  expect(parseLimit('"reads";q=3000;w=60', '"reads";r=2996;t=1')).toEqual({ name: "reads", quota: 3000, window: 60, left: 2996 });
+  expect(parseLimit('"reads";q=3000;w=60', '"runs";r=1;t=1')).toBeNull();
+  expect(parseLimit(null, "nonsense")).toBeNull();
 });
 
 describe("places", () => {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 
-const answer = (status: number, body: unknown) => new Response(JSON.stringify(body), { status });
+const answer = (status: number, body: unknown) => Response.json(body, { status });
 const tokens = (n: number) => ({ access_token: `access ${n}`, refresh_token: `refresh ${n}`, expires_in: 900 });
 const expired = { status: 401, code: "invalid_credentials", title: "Unauthorized" };
 

@@ -192,7 +192,7 @@ export async function restore(): Promise<void> {
 }
 
 export async function signIn(email: string, password: string): Promise<void> {
-  take(await request<Tokens>("POST", "/v1/auth/login", { body: { email, password }, anonymous: true }));
+  take(await request<Tokens>("POST", "/v1/auth/login", { body: { email, password }, anonymous: true, idempotent: true }));
   ended.value = "";
   state.value = "in";
 }

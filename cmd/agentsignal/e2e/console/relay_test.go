@@ -42,7 +42,7 @@ type consoleRelay struct {
 	asked   []string
 	keys    []string // Idempotency-Key of changes, in their order
 	answers []relayRule
-	streams []*relayStream // of events, to which the page subscribes by the handshake
+	streams []*relayStream // of events
 	sockets []*relayStream // all, those of prices too
 }
 
@@ -228,7 +228,7 @@ func (b *consoleRelay) swallow(begins string, n int) {
 // relayStream is one connection of a page to the stream.
 type relayStream struct {
 	client, server *websocket.Conn
-	asked          url.Values // of events: the query of the handshake
+	asked          url.Values // the query of the handshake
 
 	mu    sync.Mutex
 	said  []string // by the page
@@ -253,11 +253,10 @@ func (b *consoleRelay) stream(w http.ResponseWriter, r *http.Request, target str
 		server.Close()
 		return
 	}
-	s := &relayStream{client: client, server: server}
+	s := &relayStream{client: client, server: server, asked: r.URL.Query()}
 	b.mu.Lock()
 	b.sockets = append(b.sockets, s)
-	if r.URL.Query().Has("channels") {
-		s.asked = r.URL.Query()
+	if !s.brings("market.price") {
 		b.streams = append(b.streams, s)
 	}
 	b.mu.Unlock()
@@ -313,7 +312,7 @@ func (b *consoleRelay) prices(n int) *relayStream {
 		defer b.mu.Unlock()
 		list = nil
 		for _, s := range b.sockets {
-			if asked := s.subscribes(); len(asked) > 0 && strings.Contains(asked[0], "market.price") {
+			if s.brings("market.price") {
 				list = append(list, s)
 			}
 		}
@@ -322,7 +321,12 @@ func (b *consoleRelay) prices(n int) *relayStream {
 	return list[n-1]
 }
 
-// subscribes returns the messages by which the page subscribed.
+// brings reports whether the page asked for a channel at the handshake.
+func (s *relayStream) brings(channel string) bool {
+	return slices.Contains(strings.Split(s.asked.Get("channels"), ","), channel)
+}
+
+// subscribes returns the messages by which the page subscribed again.
 func (s *relayStream) subscribes() []string { return s.saidWith("subscribe") }
 
 // saidWith returns the messages of the page with an action.

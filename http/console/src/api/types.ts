@@ -1,4 +1,4 @@
-import type { components } from "./schema";
+import type { components } from "agentsignal";
 
 type Schemas = components["schemas"];
 
@@ -33,20 +33,4 @@ export type Readiness = Schemas["Readiness"];
 
 export type Direction = Schemas["Direction"];
 
-/** One value that a request got wrong. */
-export interface Fault {
-  pointer?: string;
-  parameter?: string;
-  code: string;
-  detail: string;
-}
-
-/** The body of an error (RFC 9457). */
-export interface Problem {
-  title: string;
-  status: number;
-  detail: string;
-  code: string;
-  request_id?: string;
-  errors?: Fault[];
-}
+export type { Problem } from "agentsignal";

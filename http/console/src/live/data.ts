@@ -3,7 +3,7 @@ import { explain, get } from "../api/client";
 import type { SignalState } from "../api/types";
 import * as session from "../session";
 import * as stream from "../stream/client";
-import type { Message } from "../stream/resume";
+import type { Message } from "../stream/client";
 import { noFilters, asQuery, passes, type Filters } from "./filters";
 export { order } from "./order";
 import { arrange, isShown, type Order, order, waiting } from "./order";

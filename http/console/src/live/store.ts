@@ -1,6 +1,6 @@
 import { signal, type Signal } from "@preact/signals";
 import type { Direction, Metadata, SignalState } from "../api/types";
-import type { Message } from "../stream/resume";
+import type { Message } from "../stream/client";
 
 /** One signal as a cell: changing it redraws its row and nothing else. */
 export type Row = Signal<SignalState>;

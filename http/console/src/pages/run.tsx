@@ -81,7 +81,7 @@ function Form({ agent, schema }: { agent: Agent; schema: Schema }) {
   const keys = useRef(new Keys()).current;
   const [error, setError] = useState<unknown>(null);
   const faultOf = (path: string) =>
-    error instanceof ApiError ? error.faults.find((f) => f.pointer === `/${path.replaceAll(".", "/")}`)?.detail : undefined;
+    error instanceof ApiError ? error.errors.find((f) => f.pointer === `/${path.replaceAll(".", "/")}`)?.detail : undefined;
   const submit = async (event: SubmitEvent) => {
     event.preventDefault();
     setBusy(true);

@@ -1,5 +1,5 @@
 import { useState } from "preact/hooks";
-import { ApiError, get, getText } from "../api/client";
+import { ApiError, get } from "../api/client";
 import type { Audit, SignalState } from "../api/types";
 import * as format from "../format";
 import { riskOf } from "../live/store";
@@ -50,7 +50,7 @@ const notFound = 404;
 function Recorded({ s }: { s: SignalState }) {
   const checked = useLoad(`${s.signal_id} ${s.status}`, async (abort): Promise<Verdict | { kind: "waiting" }> => {
     const path = `/v1/signals/${encodeURIComponent(s.signal_id)}/proof`;
-    const [proof, keys] = await Promise.all([unless(notSigned, get<SignalProof>(path, {}, abort)), getText("/v1/log/key", abort)]);
+    const [proof, keys] = await Promise.all([unless(notSigned, get<SignalProof>(path, {}, abort)), get<string>("/v1/log/key", {}, abort)]);
     if (!proof) return { kind: "waiting" };
     // The signal may have closed since it was loaded.
     const shown = proof.closed && s.status === "open" ? await get<SignalState>(path.replace(/\/proof$/, ""), {}, abort) : s;

@@ -1,5 +1,7 @@
+import { ProblemError, Stream } from "agentsignal";
+import { client } from "../api/client";
 import * as session from "../session";
-import { type Message, reconnectDelay } from "./resume";
+import type { Message } from "./client";
 
 // A connection of its own for market.price: its filter by asset would hide the signals of other assets from the one
 // that the list follows. Prices are not replayed, so it needs no position; a new subscription brings the newest.
@@ -16,19 +18,15 @@ export interface Price {
 export const maxAssets = 100;
 
 const settle = 400; // names change while a list is loaded or filtered
-const silenceLimit = 75_000; // a heartbeat comes every 30 s
-const checkEvery = 10_000;
 const channel = "market.price";
 
 let named: string[] = [];
 let handler: (p: Price) => void = () => {};
-let socket: WebSocket | null = null;
-let sent = ""; // the token of the connection
+let stream: Stream | null = null;
+let ending: AbortController | null = null; // of the stream
 let subscribed = false;
 let unsupported = false; // by this version of the service, or for this account
-let attempt = 0;
 let timer = 0;
-let heardAt = 0;
 
 /** Whether prices of all named assets come. */
 export const flows = () => subscribed;
@@ -55,90 +53,39 @@ function again(delay: number): void {
   timer = window.setTimeout(() => void sync(), delay);
 }
 
-/** Makes the connection what is wanted: none, a new one, or one with other names. */
+/** Makes the stream what is wanted: none, a new one, or one with other names. */
 async function sync(): Promise<void> {
   if (!wanted()) return drop();
-  if (socket) {
-    if (socket.readyState === WebSocket.OPEN) subscribe();
-    return;
-  }
-  let token: string;
+  const subscription = { channels: [channel], filters: { assets: named } } as const;
+  if (stream) return stream.subscribe(subscription);
+  const { signal } = (ending = new AbortController());
+  const mine = (stream = new Stream(client, { ...subscription, signal }));
   try {
-    token = await session.token();
-  } catch {
-    return again(reconnectDelay(1006, attempt++, Math.random()));
+    for await (const message of mine) if (!receive(message)) break;
+  } catch (error) {
+    unsupported ||= !signal.aborted && error instanceof ProblemError;
   }
-  if (socket || !token || !wanted()) return; // much may have changed meanwhile
-  const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-  const s = new WebSocket(`${scheme}//${location.host}/v1/ws/dashboard`);
-  socket = s;
-  heardAt = Date.now();
-  s.onopen = () => {
-    authenticate(token);
-    subscribe();
-  };
-  s.onmessage = (event) => socket === s && receive(event.data);
-  s.onclose = (event) => {
-    if (socket !== s) return;
-    socket = null;
-    subscribed = false;
-    const delay = reconnectDelay(event.code, attempt++, Math.random());
-    if (delay >= 0) again(delay);
-  };
+  if (stream === mine) drop();
 }
 
-function authenticate(token: string): void {
-  sent = token;
-  socket?.send(JSON.stringify({ action: "auth", token }));
-}
-
-function subscribe(): void {
-  socket?.send(JSON.stringify({ action: "subscribe", channels: [channel], filters: { assets: named } }));
-}
-
-function receive(text: unknown): void {
-  heardAt = Date.now();
-  let message: Message;
-  try {
-    message = JSON.parse(text as string) as Message;
-  } catch {
-    return; // the other connection counts what cannot be read
-  }
-  if (message?.type === "subscribed") {
+/** Takes a message, and returns whether more are of use. */
+function receive(message: Message): boolean {
+  if (message.type === "client.interrupted") subscribed = false;
+  if (message.type === "subscribed") {
     const channels = (message.data as { channels?: string[] } | null)?.channels;
     subscribed = Array.isArray(channels) && channels.includes(channel);
-    attempt = 0;
   }
-  if (message?.type === "error" || (message?.type === "subscribed" && !subscribed)) {
-    // A refused connection would keep its first subscription, to the signals. The list of assets has prices, too.
-    unsupported = true;
-    return drop();
-  }
+  // The list of assets has prices, too.
+  unsupported = message.type === "error" || (message.type === "subscribed" && !subscribed);
   const price = priceOf(message);
   if (price) handler(price);
+  return !unsupported;
 }
 
 function drop(): void {
-  const s = socket;
-  socket = null;
+  ending?.abort();
+  stream = ending = null;
   subscribed = false;
-  s?.close(1000);
-}
-
-/** Notices silence, and extends the connection with a newer token. */
-async function check(): Promise<void> {
-  if (!socket) return;
-  if (Date.now() - heardAt > silenceLimit) {
-    drop();
-    return again(0);
-  }
-  if (socket.readyState !== WebSocket.OPEN) return;
-  try {
-    const token = await session.token();
-    if (token && token !== sent && socket?.readyState === WebSocket.OPEN) authenticate(token);
-  } catch {
-    // The connection is closed when its token ends, and made again.
-  }
 }
 
 /** Calls f with the prices of the named assets while somebody is signed in and looks. */
@@ -149,6 +96,8 @@ export function run(f: (p: Price) => void): void {
     again(0);
   });
   document.addEventListener("visibilitychange", () => again(document.hidden ? settle : 0));
-  window.addEventListener("online", () => again(0));
-  setInterval(() => void check(), checkEvery);
+  window.addEventListener("online", () => {
+    if (!subscribed) drop(); // which waits
+    again(0);
+  });
 }

@@ -1,0 +1,12 @@
+export type { components, paths } from "./api.js";
+export { Client, pathOf, retryPause } from "./client.js";
+export type { Call, CallOptions, ClientOptions, Credential } from "./client.js";
+export type { Channel, Filters, ServerMessage, Subscription, Unreadable } from "./connection.js";
+export { ProblemError } from "./problem.js";
+export type { Fault, Problem } from "./problem.js";
+export { Stream } from "./stream.js";
+export type { Interrupted, Message, StreamOptions } from "./stream.js";
+export { StreamClosed } from "./transport.js";
+export type { Link, Listener, Transport } from "./transport.js";
+export { webSocket } from "./websocket.js";
+export type { Socket } from "./websocket.js";
