@@ -134,5 +134,7 @@ func (b *runsBenchmark) submissions(ctx context.Context, r *rig, s *server, runs
 	}
 	b.row("alerts of charts against submissions in turns, 5 pairs (target 0.9)", "ratio %.2f of %.2f to %.2f",
 		median(c.ratios), slices.Min(c.ratios), slices.Max(c.ratios))
+	b.row("the service's CPU an alert against a submission", "ratio %.2f of %.2f to %.2f", median(c.costs),
+		slices.Min(c.costs), slices.Max(c.costs))
 	return nil
 }
