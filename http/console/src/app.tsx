@@ -19,6 +19,7 @@ const others: Record<string, () => Promise<{ default: ComponentType }>> = {
   webhooks: () => import("./pages/webhooks"),
   weather: () => import("./pages/weather"),
   content: () => import("./pages/content"),
+  readers: () => import("./pages/readers"),
   account: () => import("./pages/account"),
 };
 

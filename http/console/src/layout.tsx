@@ -24,6 +24,7 @@ export const pages = [
   { path: "agents", name: "Agents", key: "e" },
   { path: "run", name: "Run", key: "r" },
   { path: "webhooks", name: "Webhooks", key: "h" },
+  { path: "readers", name: "Readers", key: "d" },
   { path: "account", name: "Account", key: "a" },
 ] as const;
 

@@ -365,7 +365,7 @@ func TestConsoleIsAccessible(t *testing.T) {
 			"live": "Closed", "signals/" + first.ID: "accounted for", "signals/" + open.ID: "Time left",
 			"scorecard": "By strategy", "weather": "Weather", "content": "quality", "run": "Ask an agent",
 			"run?tab=scan": "Assets", "run?tab=schedules": "Schedules", "run?tab=jobs": "Jobs",
-			"webhooks": "Webhooks", "webhooks/" + hook.ID: "Deliveries", "account": "API keys",
+			"webhooks": "Webhooks", "webhooks/" + hook.ID: "Deliveries", "account": "API keys", "readers": "No readers",
 			"agents": "of the service", "agents/my_agent": "Submitting", "nosuch": "no such page",
 		} {
 			act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place), fmt.Sprintf("await shows(%q, 'main')", text))
@@ -373,7 +373,7 @@ func TestConsoleIsAccessible(t *testing.T) {
 			check(place)
 		}
 		for place, dialog := range map[string]string{
-			"account": "New key", "webhooks": "New webhook", "run?tab=schedules": "New schedule", "live": "Help and keys",
+			"account": "New key", "readers": "New readers", "webhooks": "New webhook", "run?tab=schedules": "New schedule", "live": "Help and keys",
 			"webhooks/" + hook.ID: "Recover…", "agents": "New agent", "agents/my_agent": "Edit…",
 		} {
 			act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place), `await until("it is loaded", () => !find(".wait"))`,

@@ -233,8 +233,8 @@ export function useSubmit(send: (form: HTMLFormElement) => Promise<unknown>) {
   return { ...state, submit };
 }
 
-/** A button that copies a text; what names it. */
-export function Copy({ value, what }: { value: string; what: string }) {
+/** A button that copies a text; what names the text, and label the button where there are several. */
+export function Copy({ value, what, label, children }: { value: string; what: string; label?: string; children?: ComponentChildren }) {
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(value);
@@ -243,7 +243,7 @@ export function Copy({ value, what }: { value: string; what: string }) {
       say("The browser refused the clipboard: select the text and copy it.");
     }
   };
-  return <button type="button" onClick={copy}>Copy</button>;
+  return <button type="button" aria-label={label} onClick={copy}>{children ?? "Copy"}</button>;
 }
 
 /** A secret that is shown once, with a button that copies it. */
