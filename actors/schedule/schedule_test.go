@@ -654,6 +654,25 @@ func TestAnAgentThatHangsDelaysNoOther(t *testing.T) {
 	})
 }
 
+// Many agents of an account that hang do not delay another of its agents.
+func TestManyAgentsThatHangDelayNoOther(t *testing.T) {
+	withHarness(t, func(t *testing.T, h *harness) {
+		takes, list := map[signal.AgentID]time.Duration{"mine": time.Second}, []signal.Schedule(nil)
+		for i := range 3 * ownRounds.account {
+			s := every(fmt.Sprintf("%03d", i), 60, 100, "SLOW")
+			s.Account, s.Agent = "acc_1", signal.AgentID(fmt.Sprint("hangs_", i%(3*ownRounds.account/2)))
+			takes[s.Agent], list = 30*time.Second, append(list, s)
+		}
+		s := every("999", 60, 100, "ETH")
+		s.Account, s.Agent = "acc_1", "mine"
+		h.set(func() { h.takesOf = takes })
+		h.put(append(list, s)...)
+		if runs := h.ran(); !slices.Contains(runs, "0s acc_1 ETH") || len(runs) != 3*ownRounds.account/2+1 {
+			t.Errorf("%d rounds begin: %v", len(runs), runs)
+		}
+	})
+}
+
 func TestWaitingRoundsAreBounded(t *testing.T) {
 	t.Parallel()
 	o := &owned{Node: &Node{}, log: slog.New(slog.DiscardHandler)}

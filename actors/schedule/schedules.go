@@ -48,14 +48,14 @@ const (
 )
 
 // limits bound the concurrent rounds of an agent of an account, of the account and of the partition. Each round has one
-// run at a time.
-type limits struct{ agent, account, partition int }
+// run at a time. first bounds those of the account for an agent without any.
+type limits struct{ agent, account, first, partition int }
 
 // The rounds of accounts' agents, which may hang, have places of their own, so that other rounds never wait for them. Those of
-// one agent leave room for the account's others.
+// one agent leave room for the account's others, and all for some of the 20 runs that an account may have under way.
 var (
-	builtInRounds = limits{agent: 4, account: 4, partition: 16}
-	ownRounds     = limits{agent: 2, account: 8, partition: 64}
+	builtInRounds = limits{agent: 4, account: 4, first: 4, partition: 16}
+	ownRounds     = limits{agent: 2, account: 8, first: 16, partition: 128}
 )
 
 // group is the built-in agents or those of accounts, as far as they are of an account, or one agent of it.
@@ -236,7 +236,11 @@ func (s *schedules) fits(groups [3]group) bool {
 	if groups[0].builtIn {
 		most = builtInRounds
 	}
-	return s.rounds[groups[0]] < most.agent && s.rounds[groups[1]] < most.account && s.rounds[groups[2]] < most.partition
+	ofAgent, ofAccount := s.rounds[groups[0]], most.account
+	if ofAgent == 0 {
+		ofAccount = most.first
+	}
+	return ofAgent < most.agent && s.rounds[groups[1]] < ofAccount && s.rounds[groups[2]] < most.partition
 }
 
 // start starts a round with the assets whose market is not known to be closed.
