@@ -20,6 +20,7 @@ const others: Record<string, () => Promise<{ default: ComponentType }>> = {
   weather: () => import("./pages/weather"),
   content: () => import("./pages/content"),
   readers: () => import("./pages/readers"),
+  public: () => import("./pages/publication"),
   account: () => import("./pages/account"),
 };
 

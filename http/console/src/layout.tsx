@@ -25,6 +25,7 @@ export const pages = [
   { path: "run", name: "Run", key: "r" },
   { path: "webhooks", name: "Webhooks", key: "h" },
   { path: "readers", name: "Readers", key: "d" },
+  { path: "public", name: "Public record", key: "p" },
   { path: "account", name: "Account", key: "a" },
 ] as const;
 

@@ -365,8 +365,9 @@ func TestConsoleIsAccessible(t *testing.T) {
 			"live": "Closed", "signals/" + first.ID: "accounted for", "signals/" + open.ID: "Time left",
 			"scorecard": "By strategy", "weather": "Weather", "content": "quality", "run": "Ask an agent",
 			"run?tab=scan": "Assets", "run?tab=schedules": "Schedules", "run?tab=jobs": "Jobs",
-			"webhooks": "Webhooks", "webhooks/" + hook.ID: "Deliveries", "account": "API keys", "readers": "No readers",
-			"agents": "of the service", "agents/my_agent": "Submitting", "nosuch": "no such page",
+			"webhooks": "Webhooks", "webhooks/" + hook.ID: "Deliveries", "account": "API keys", "public": "What is shown",
+			"readers": "No readers",
+			"agents":  "of the service", "agents/my_agent": "Submitting", "nosuch": "no such page",
 		} {
 			act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place), fmt.Sprintf("await shows(%q, 'main')", text))
 			act(t, page, `await until("it is loaded", () => !find(".wait"))`)

@@ -27,6 +27,7 @@ var consolePages = []struct{ place, empty, path string }{
 	{"webhooks", "No webhook yet", "GET /v1/webhooks"},
 	{"account", "No API keys", "GET /v1/auth/api-keys"},
 	{"readers", "No readers", "GET /v1/auth/api-keys"},
+	{"public", "not shown to anyone", "GET /v1/account/public"},
 	{"signals/sig_01M7YQ1WTVKN9DZNWV9NV456V1", "There is no such signal", "GET /v1/signals/"},
 	{"webhooks/whk_01M7YQ1WTVKN9DZNWV9NV456V1", "There is no such webhook", "GET /v1/webhooks/"},
 }

@@ -97,7 +97,7 @@ func TestConsoleIsNarrow(t *testing.T) {
 		{"scorecard", "By strategy"}, {"weather", "Weather"}, {"content", "quality"}, {"run", "Ask an agent"}, {"run?tab=scan",
 			"Assets"},
 		{"run?tab=schedules", "each bar"}, {"run?tab=jobs", "error"}, {"webhooks", "disabled"}, {"account",
-			"API keys"}, {"nosuch", "no such page"}}
+			"API keys"}, {"public", "What is shown"}, {"nosuch", "no such page"}}
 	for _, width := range []int64{320, 1280} {
 		e2e.Must(t, chromedp.Do(page, chromedp.EmulateViewport(width, 900)))
 		for _, p := range pages {
@@ -144,7 +144,7 @@ func TestConsoleKeys(t *testing.T) {
 		`document.activeElement.click()`, fmt.Sprintf(`await until("it opens", () => location.hash === "#/signals/%s")`, made.ID),
 		goes("gl", "live"), goes("gs", "scorecard"), goes("gw", "weather"), goes("gc", "content"), goes("gr", "run"), goes("gh",
 			"webhooks"),
-		goes("ga", "account"), goes("gl", "live"), `await until("the filters are there", () => find("#f-asset"))`,
+		goes("gp", "public"), goes("ga", "account"), goes("gl", "live"), `await until("the filters are there", () => find("#f-asset"))`,
 		`strike("/")`, `if (document.activeElement !== find("#f-asset")) throw new Error("/ does not lead to the filter")`,
 		`strike("j"); strike("g"); strike("s")`, `if (location.hash !== "#/live") throw new Error("keys work while one types")`,
 		`strike("Escape")`, `if (document.activeElement === find("#f-asset"))

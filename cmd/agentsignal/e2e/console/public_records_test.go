@@ -65,3 +65,35 @@ func TestPublicRecordInABrowser(t *testing.T) {
 		}
 	}
 }
+
+// An account shows its record in the console, gives up a name, and switches it off; what cannot be taken back is confirmed.
+func TestPublishingInTheConsole(t *testing.T) {
+	t.Parallel()
+	s := e2e.Start(t, e2e.SigningConfig(t, ""))
+	_, account := s.Account(t)
+	public := s.Client(t)
+	page := openConsole(t, s.URL, account.Email)
+	status := func(slug string, want int) {
+		t.Helper()
+		e2e.Eventually(t, slug+" answers", func() bool { return public.Get("/r/"+slug).Status == want })
+	}
+	act(t, page, `location.hash = "#/public"`, `await shows("not shown to anyone", "main")`,
+		`await fill("#p-slug", "my-record")`, `await fill("#p-title", "<b>Mine</b>")`, `find("[name=enabled]").click()`,
+		`await press("Save")`, `await shows("cannot be taken back", "dialog")`)
+	if a := public.Get("/r/my-record"); a.Status != http.StatusNotFound {
+		t.Errorf("before it is confirmed: %d", a.Status)
+	}
+	act(t, page, `await press("Confirm")`, `await shows("Badge in Markdown", "main")`,
+		`await until("the badge is there", () => find("main img")?.naturalWidth > 0)`,
+		`if (!has("`+s.URL+`/r/my-record/badge.svg", "main")) throw new Error("the code of the badge is not there")`)
+	status("my-record", http.StatusOK)
+	act(t, page, `await fill("#p-slug", "Admin!")`, `if (find("#p-slug").checkValidity()) throw new Error("a slug is not checked")`,
+		`await fill("#p-slug", "admin")`, `await press("Save")`, `await press("Confirm")`,
+		`await shows("reserved for the service")`, `await press("Cancel")`,
+		`await fill("#p-slug", "other-record")`, `await press("Save")`, `await shows("stops working for ever", "dialog")`,
+		`await press("Confirm")`, `await until("it has moved", () => has("/r/other-record/badge.svg", "main"))`)
+	status("other-record", http.StatusOK)
+	status("my-record", http.StatusGone)
+	act(t, page, `find("[name=enabled]").click()`, `await press("Save")`, `await shows("not shown to anyone", "main")`)
+	status("other-record", http.StatusNotFound)
+}

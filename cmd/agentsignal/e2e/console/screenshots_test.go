@@ -261,6 +261,7 @@ func (d *shotsDemo) scenes() []scene {
 		{name: "delivery", steps: open("webhooks/"+d.failing, "signal.closed",
 			`(await until("an attempt is listed", () => find("[aria-label^=\"Attempts of\"]"))).click()`,
 			`await shows("Attempt 1", "dialog")`), undo: `await press("Close")`},
+		{name: "public", steps: open("public", "What is shown")},
 		{name: "account", steps: open("account", "API keys")},
 		{name: "help", steps: open("live", "Closed", key("?"), `await shows("Help", "dialog")`), undo: `await press("Close")`},
 		{name: "live-filters", steps: open("live?direction=long", "Closed", key(" "), `await shows("Held")`,

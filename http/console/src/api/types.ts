@@ -22,6 +22,7 @@ export type Delivery = Schemas["Delivery"];
 export type DeliveryDetail = Schemas["DeliveryDetail"];
 export type Schedule = Schemas["Schedule"];
 export type ApiKey = Schemas["ApiKey"];
+export type Publication = Schemas["Publication"];
 export type NewApiKey = Schemas["NewApiKey"];
 export type NewReaders = Schemas["NewReaders"];
 export type View = Schemas["View"];
