@@ -113,7 +113,7 @@ func (x *audiences) join(p *peer) {
 	if p.sub.channels == 0 {
 		return
 	}
-	p.audience.cohort(p.sub).join(p)
+	p.audience.cohort(p.sub, p.transport).join(p)
 	if p.sub.channels.has(marketPrice) && !p.awaitingPrices {
 		p.awaitingPrices = true
 		x.awaitingPrices = append(x.awaitingPrices, p)
@@ -126,18 +126,24 @@ type audience struct {
 	account      signal.AccountID
 	partition    int
 	peers        []*peer // peer.index is its index
-	cohorts      map[subscriptionKey]*cohort
+	cohorts      map[cohortKey]*cohort
 	everyAsset   [channels][]*cohort // cohorts without a filter, or channels without assets
 	singleAsset  map[asset][]*cohort // cohorts with a channel that has assets
 	prices       *prices
 	priceCohorts int // cohorts that want prices
 }
 
+// cohortKey is equal for connections of one cohort.
+type cohortKey struct {
+	subscriptionKey
+	transport transport
+}
+
 func newAudience(account signal.AccountID, partition int, p *prices) *audience {
 	return &audience{
 		account:     account,
 		partition:   partition,
-		cohorts:     make(map[subscriptionKey]*cohort),
+		cohorts:     make(map[cohortKey]*cohort),
 		singleAsset: make(map[asset][]*cohort),
 		prices:      p,
 	}
@@ -158,14 +164,15 @@ func (a *audience) concerned(f *frame, yield func(*cohort)) {
 	}
 }
 
-// cohort returns the cohort of sub, creating it if needed.
-func (a *audience) cohort(sub *subscription) *cohort {
-	c := a.cohorts[sub.subscriptionKey]
+// cohort returns the cohort of sub and t, creating it if needed.
+func (a *audience) cohort(sub *subscription, t transport) *cohort {
+	key := cohortKey{sub.subscriptionKey, t}
+	c := a.cohorts[key]
 	if c != nil {
 		return c
 	}
-	c = &cohort{sub: sub, audience: a}
-	a.cohorts[sub.subscriptionKey] = c
+	c = &cohort{sub: sub, transport: t, audience: a}
+	a.cohorts[key] = c
 	a.index(c, func(list []*cohort) []*cohort { return append(list, c) })
 	a.wantPrices(c, +1)
 	return c
@@ -173,7 +180,7 @@ func (a *audience) cohort(sub *subscription) *cohort {
 
 // drop removes a cohort without members.
 func (a *audience) drop(c *cohort) {
-	delete(a.cohorts, c.sub.subscriptionKey)
+	delete(a.cohorts, cohortKey{c.sub.subscriptionKey, c.transport})
 	a.index(c, func(list []*cohort) []*cohort {
 		if i := slices.Index(list, c); i >= 0 {
 			last := len(list) - 1

@@ -2,12 +2,13 @@ package dashboard
 
 import "sync"
 
-// cohort holds the connections of one account and flusher that get the same frames, and
+// cohort holds the connections of one account, flusher and transport that get the same frames, and
 // the log of the frames that some of them still need. Only its flusher uses it.
 type cohort struct {
-	sub      *subscription
-	audience *audience
-	members  []*peer // peer.place is its index
+	sub       *subscription
+	transport transport
+	audience  *audience
+	members   []*peer // peer.place is its index
 
 	// The log. A member's position in it is a byte offset and a frame number, both
 	// counted from the cohort's beginning; base and first are those of log[0].
@@ -42,8 +43,7 @@ func (c *cohort) start(n uint64) uint64 {
 
 // append adds f to the log.
 func (c *cohort) append(f *frame) {
-	c.log = grow(c.log, len(f.bytes))
-	c.log = append(c.log, f.bytes...)
+	c.log = f.appendTo(grow(c.log, len(f.text)+maxEnvelope), c.transport)
 	c.marks = append(c.marks, mark{end: len(c.log), ms: f.at.MS, channel: f.channel})
 	c.fresh++
 }

@@ -21,9 +21,14 @@ func TestAudienceFindsTheCohortsConcerned(t *testing.T) {
 		"status":   newSubscription([]channel{agentStatus}, []string{"SOL"}),
 	}
 	for _, s := range subs {
-		a.cohort(s)
-		if a.cohort(s.to(channelsIn(s))) != a.cohort(s) {
+		a.cohort(s, webSocket)
+		if a.cohort(s.to(channelsIn(s)), webSocket) != a.cohort(s, webSocket) {
 			t.Error("an equal subscription has another cohort")
+		}
+		if events := a.cohort(s, eventStream); events == a.cohort(s, webSocket) {
+			t.Error("connections by two transports are one cohort")
+		} else {
+			a.drop(events)
 		}
 	}
 	tests := []struct {
@@ -43,7 +48,7 @@ func TestAudienceFindsTheCohortsConcerned(t *testing.T) {
 		a.concerned(&test.f, func(c *cohort) { got[c]++ })
 		want := map[*cohort]int{}
 		for _, name := range test.want {
-			want[a.cohort(subs[name])] = 1
+			want[a.cohort(subs[name], webSocket)] = 1
 			if !subs[name].matches(&test.f) {
 				t.Errorf("%s does not match %+v", name, test.f)
 			}
@@ -58,7 +63,7 @@ func TestAudienceFindsTheCohortsConcerned(t *testing.T) {
 		}
 	}
 	for _, s := range subs {
-		a.drop(a.cohort(s))
+		a.drop(a.cohort(s, webSocket))
 	}
 	if len(a.cohorts)+len(a.singleAsset) > 0 || len(a.everyAsset[agentStatus]) > 0 {
 		t.Error("the index still holds removed cohorts")
@@ -79,8 +84,14 @@ func channelsIn(s *subscription) []channel {
 // all frames, while parts of the log are released and compacted.
 func TestCohortLog(t *testing.T) {
 	t.Parallel()
+	for _, transport := range []transport{webSocket, eventStream} {
+		testCohortLog(t, transport)
+	}
+}
+
+func testCohortLog(t *testing.T, transport transport) {
 	a := newAudience(alice, 0, nil)
-	c := a.cohort(everything)
+	c := a.cohort(everything, transport)
 	r := rand.New(rand.NewPCG(4, 2))
 	w := newWriter(&Hub{o: Options{QueueMessages: 10, QueueBytes: 10}})
 	var all []byte
@@ -97,7 +108,7 @@ func TestCohortLog(t *testing.T) {
 			e.Data = []byte(`{"text":"` + strings.Repeat("x", r.IntN(2000)) + `"}`)
 			frame := newFrame(&e, nil)
 			c.append(frame)
-			all = append(all, frame.bytes...)
+			all = frame.appendTo(all, transport)
 		}
 		lag := 0
 		for i, p := range peers {
@@ -145,7 +156,7 @@ func TestCohortLog(t *testing.T) {
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{0, 10, 125, 126, 1000, 65_535, 65_536, 100_000} {
-		b := withHeader(make([]byte, maxHeaderBytes+length))
+		b := webSocket.append(nil, make([]byte, length), at(1))
 		if b[0] != finalBit|opText || payloadLength(b) != length {
 			t.Errorf("frame of %d bytes: header % x", length, b[:10])
 		}
@@ -163,7 +174,7 @@ func TestFrames(t *testing.T) {
 		e := signal.Event{Type: signal.SignalCreated, Position: at(5), Data: []byte(test.data)}
 		f := newFrame(&e, nil)
 		var got envelope
-		if err := json.Unmarshal(f.bytes[len(f.bytes)-payloadLength(f.bytes):], &got); err != nil {
+		if err := json.Unmarshal(f.text, &got); err != nil {
 			t.Errorf("%s: %v", test.name, err)
 		}
 		if d := cmp.Diff(test.want, string(got.Data)); d != "" {
@@ -172,7 +183,7 @@ func TestFrames(t *testing.T) {
 	}
 	e := signal.Event{Type: signal.AgentStarted, Agent: "a\"b\n", Run: "é"}
 	want := `{"agent_id":"a\"b\n","status":"running","run_id":"é"}`
-	if f := newFrame(&e, nil); !strings.Contains(string(f.bytes), want) {
-		t.Errorf("frame %s, want %s", f.bytes, want)
+	if f := newFrame(&e, nil); !strings.Contains(string(f.text), want) {
+		t.Errorf("frame %s, want %s", f.text, want)
 	}
 }

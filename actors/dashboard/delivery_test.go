@@ -235,14 +235,14 @@ func TestMetrics(t *testing.T) {
 	d.ws.Close()
 	until(t, "both have ended", func() bool { return testutil.ToFloat64(m.connections) == 0 })
 	want := strings.NewReader(`
-# HELP agentsignal_ws_connects_total Upgraded WebSocket connections by the result of their authentication.
+# HELP agentsignal_ws_connects_total Accepted connections of the stream by the result of their authentication.
 # TYPE agentsignal_ws_connects_total counter
 agentsignal_ws_connects_total{result="abandoned"} 0
 agentsignal_ws_connects_total{result="going_away"} 0
 agentsignal_ws_connects_total{result="ok"} 1
 agentsignal_ws_connects_total{result="too_many_connections"} 0
 agentsignal_ws_connects_total{result="unauthenticated"} 1
-# HELP agentsignal_ws_messages_sent_total Messages written to WebSocket connections by channel, without replies.
+# HELP agentsignal_ws_messages_sent_total Messages written to connections of the stream by channel, without replies.
 # TYPE agentsignal_ws_messages_sent_total counter
 agentsignal_ws_messages_sent_total{channel="agent.status"} 0
 agentsignal_ws_messages_sent_total{channel="heartbeat"} 0
@@ -255,7 +255,7 @@ agentsignal_ws_messages_sent_total{channel="system.notification"} 0
 # TYPE agentsignal_ws_resumes_total counter
 agentsignal_ws_resumes_total{result="complete"} 1
 agentsignal_ws_resumes_total{result="incomplete"} 0
-# HELP agentsignal_ws_subscriptions WebSocket connections that are subscribed to a channel.
+# HELP agentsignal_ws_subscriptions Connections of the stream that are subscribed to a channel.
 # TYPE agentsignal_ws_subscriptions gauge
 agentsignal_ws_subscriptions{channel="agent.status"} 0
 agentsignal_ws_subscriptions{channel="market.price"} 0

@@ -135,8 +135,8 @@ func TestEqualFiltersShareACohort(t *testing.T) {
 	t.Parallel()
 	sub := func(f signal.Filter) *subscription { return filtered(defaultChannels, f.Assets, &f) }
 	a := newAudience(alice, 0, nil)
-	base := a.cohort(sub(signal.Filter{Strategies: []string{"breakout", "momentum"}, MinConfidence: new(.4)}))
-	if a.cohort(sub(signal.Filter{Strategies: []string{"momentum", "breakout"}, MinConfidence: new(.4)})) != base {
+	base := a.cohort(sub(signal.Filter{Strategies: []string{"breakout", "momentum"}, MinConfidence: new(.4)}), webSocket)
+	if a.cohort(sub(signal.Filter{Strategies: []string{"momentum", "breakout"}, MinConfidence: new(.4)}), webSocket) != base {
 		t.Error("an equal filter has another cohort")
 	}
 	for name, f := range map[string]signal.Filter{
@@ -149,7 +149,7 @@ func TestEqualFiltersShareACohort(t *testing.T) {
 		"asset":          {Assets: []string{"BTC"}, Strategies: []string{"breakout", "momentum"}, MinConfidence: new(.4)},
 		"agents instead": {Agents: []signal.AgentID{"breakout", "momentum"}, MinConfidence: new(.4)},
 	} {
-		if a.cohort(sub(f)) == base {
+		if a.cohort(sub(f), webSocket) == base {
 			t.Errorf("%s: another filter has the same cohort", name)
 		}
 	}

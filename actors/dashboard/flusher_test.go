@@ -18,6 +18,8 @@ import (
 
 // tap is a socket that accepts as many bytes as the test gives it space for.
 type tap struct {
+	transport transport
+
 	out    []byte
 	space  int
 	wide   bool
@@ -47,6 +49,9 @@ func (s *tap) Close()          { s.ended, s.closed = true, true }
 // the test if the bytes are not whole frames.
 func (s *tap) sent(tb testing.TB) (list []envelope, code int) {
 	tb.Helper()
+	if s.transport == eventStream {
+		return s.sentEvents(tb)
+	}
 	for b := s.out; len(b) > 0; {
 		header, n := 2, payloadLength(b)
 		switch b[1] {
@@ -111,8 +116,13 @@ func (b *bench) attach() (*peer, *tap) { return b.attachWith("", 0) }
 // attachWith returns a connection that was authenticated with a key, whose tap has space
 // for some bytes.
 func (b *bench) attachWith(key signal.KeyID, space int) (*peer, *tap) {
-	s := &tap{space: space}
-	p := &peer{id: "con", flusher: b.flusher, socket: s}
+	return b.attachBy(webSocket, key, space)
+}
+
+// attachBy is attachWith by a transport.
+func (b *bench) attachBy(by transport, key signal.KeyID, space int) (*peer, *tap) {
+	s := &tap{transport: by, space: space}
+	p := &peer{id: "con", transport: by, flusher: b.flusher, socket: s}
 	p.reading.Store(true)
 	b.flusher.post(attached{p})
 	b.flusher.post(authenticated{peer: p, account: alice, key: key, sub: everything})
@@ -159,8 +169,8 @@ func TestFlusherAgainstModel(t *testing.T) {
 			for _, e := range m.bench.journal.events {
 				m.posted = append(m.posted, newFrame(&e, nil)) // may be nil
 			}
-			for range 3 {
-				p, s := b.attach()
+			for i := range 4 {
+				p, s := b.attachBy(transport(i%2), "", 0)
 				m.models = append(m.models, &model{peer: p, tap: s, sub: everything, sent: map[signal.Position]bool{}})
 			}
 			b.pass()
@@ -456,7 +466,7 @@ func TestClosingCompletesTheFrameUnderWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			reply := encodeReply("subscribed", subscribedData{Resumed: &resumedData{1, true}}, time.Now())
-			s.space = len(reply) + 10
+			s.space = webSocket.size(reply, signal.Position{}) + 10
 			b.flusher.post(subscribed{peer: p, sub: everything, replay: &found, kind: "subscribed",
 				reply: func(r *resumedData) any { return subscribedData{Resumed: r} }})
 		case "private":

@@ -19,14 +19,13 @@ const (
 	opPing         = 0x9
 	opPong         = 0xA
 
-	maxHeaderBytes  = 10 // of an unmasked frame, as sent to clients
 	maxControlBytes = 125
 )
 
 // frame is one event as sent to clients. It is immutable: the ring and all flushers share
 // it.
 type frame struct {
-	bytes   []byte // the whole WebSocket frame; nil for an internal event
+	text    []byte // the message, one line of JSON; nil for an internal event
 	at      signal.Position
 	account signal.AccountID
 	asset   asset         // of signal.*, agent.status and market.price
@@ -64,7 +63,7 @@ func newFrame(e *signal.Event, name func(asset string) string) *frame {
 		f.asset, f.traits = assetOf(called), e.Traits()
 	}
 	const envelope = 160 // upper bound of the bytes added to the data
-	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(e.Data)+len(e.Agent))
+	b := make([]byte, 0, envelope+len(e.Data)+len(e.Agent))
 	b = append(b, `{"type":"`...)
 	b = append(b, c.String()...)
 	b = append(b, `","id":"`...)
@@ -73,9 +72,33 @@ func newFrame(e *signal.Event, name func(asset string) string) *frame {
 	b = appendData(b, e)
 	b = append(b, `,"timestamp":`...)
 	b = append(signal.AppendTime(b, e.Time()), '}')
-	f.bytes = withHeader(b)
+	f.text = oneLine(b)
 	return f
 }
+
+// oneLine replaces line breaks in JSON, where they stand between tokens only: Server-Sent Events would divide it.
+func oneLine(text []byte) []byte {
+	for i, c := range text {
+		if c == '\n' || c == '\r' {
+			text[i] = ' '
+		}
+	}
+	return text
+}
+
+// id returns the position from which a client that has f resumes, or zero for a price.
+func (f *frame) id() signal.Position {
+	if f.channel == marketPrice {
+		return signal.Position{}
+	}
+	return f.at
+}
+
+// appendTo adds f to b as t sends it.
+func (f *frame) appendTo(b []byte, t transport) []byte { return t.append(b, f.text, f.id()) }
+
+// size returns the number of bytes that appendTo adds.
+func (f *frame) size(t transport) int { return t.size(f.text, f.id()) }
 
 // appendData adds the data member of e's message.
 func appendData(b []byte, e *signal.Event) []byte {
@@ -116,26 +139,6 @@ func runStatus(t signal.EventType) string {
 		return "completed"
 	}
 	return "error"
-}
-
-// withHeader returns the text frame whose payload is b[maxHeaderBytes:]. It writes the
-// header directly before the payload.
-func withHeader(b []byte) []byte {
-	n := len(b) - maxHeaderBytes
-	switch {
-	case n <= maxControlBytes:
-		b = b[maxHeaderBytes-2:]
-		b[1] = byte(n)
-	case n <= 0xFFFF:
-		b = b[maxHeaderBytes-4:]
-		b[1] = 126
-		binary.BigEndian.PutUint16(b[2:], uint16(n))
-	default:
-		b[1] = 127
-		binary.BigEndian.PutUint64(b[2:], uint64(n))
-	}
-	b[0] = finalBit | opText
-	return b
 }
 
 // appendControl adds a control frame, whose payload is truncated to 125 bytes.

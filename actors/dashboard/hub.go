@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
-	"net"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -119,7 +119,7 @@ func (rejectAll) Authenticate(context.Context, string) (signal.Principal, error)
 	}
 }
 
-// Hub pushes events to the WebSockets of this process. Its methods are safe for
+// Hub pushes events to the connections of this process. Its methods are safe for
 // concurrent use.
 type Hub struct {
 	o        Options
@@ -221,19 +221,37 @@ func (h *Hub) Serve(ws *websocket.Conn, p *signal.Principal, first *Subscription
 	if settled == nil {
 		settled = func() {}
 	}
-	h.serve(ws.NetConn(), p, first, settled)
+	h.serve(ws.NetConn(), &peer{settled: settled}, p, first)
 }
 
-func (h *Hub) serve(conn net.Conn, p *signal.Principal, first *Subscription, settled func()) {
+// Conn carries the bytes of one client, as a net.Conn does. If it has a method CloseWrite, that ends what is sent.
+type Conn interface {
+	io.ReadWriteCloser
+	SetWriteDeadline(t time.Time) error
+}
+
+// ServeEvents takes over conn, as Serve does, for Server-Sent Events. head is written before them. leave ends the
+// connection as Drain would.
+func (h *Hub) ServeEvents(conn Conn, head []byte, p *signal.Principal, first *Subscription) (leave func()) {
+	peer := &peer{transport: eventStream, head: head, settled: func() {}}
+	h.serve(conn, peer, p, first)
+	return func() {
+		if peer.flusher != nil {
+			peer.flusher.post(closeConn{peer, closeGoingAway})
+		}
+	}
+}
+
+func (h *Hub) serve(conn Conn, peer *peer, p *signal.Principal, first *Subscription) {
 	h.mu.Lock()
 	if h.draining {
 		h.mu.Unlock()
 		h.o.Metrics.connected(connectGoingAway)
-		settled()
+		peer.settled()
 		if p != nil && p.View != nil {
 			h.readers.leave(p.Key)
 		}
-		if !h.start(func() { sendAway(conn) }) {
+		if !h.start(func() { sendAway(conn, peer.transport.appendClose(peer.head, closeGoingAway, h.o.Now())) }) {
 			conn.Close()
 		}
 		return
@@ -241,12 +259,12 @@ func (h *Hub) serve(conn net.Conn, p *signal.Principal, first *Subscription, set
 	h.open++
 	h.mu.Unlock()
 	f := h.flushers[h.turn.Add(1)%uint64(len(h.flushers))]
-	peer := &peer{id: signal.NewConnectionID(), flusher: f, settled: settled}
+	peer.id, peer.flusher = signal.NewConnectionID(), f
 	if p != nil && p.View != nil {
 		peer.reader = p.Key
 	}
 	peer.socket = newSocket(conn, func() { f.post(writable{peer}) }, h.start, &f.poller)
-	h.o.Metrics.opened(+1)
+	h.o.Metrics.opened(peer.transport, +1)
 	f.post(attached{peer})
 	h.parent.Tell(connected{peer, p, first})
 }
@@ -259,10 +277,10 @@ func (h *Hub) start(do func()) bool {
 	return h.tasks.Go(context.Background(), func(context.Context) { h.guard(do) })
 }
 
-// sendAway closes a connection accepted during a drain.
-func sendAway(conn net.Conn) {
-	conn.SetDeadline(time.Now().Add(lingerTime))
-	_, _ = conn.Write(appendClose(nil, closeGoingAway)) // best effort: the client may have left
+// sendAway closes a connection accepted during a drain, after its last bytes.
+func sendAway(conn Conn, last []byte) {
+	conn.SetWriteDeadline(time.Now().Add(lingerTime))
+	_, _ = conn.Write(last) // best effort: the client may have left
 	conn.Close()
 }
 
@@ -415,7 +433,7 @@ func (h *Hub) Settle() bool {
 
 // connectionEnded counts a connection that has ended.
 func (h *Hub) connectionEnded(p *peer) {
-	h.o.Metrics.opened(-1)
+	h.o.Metrics.opened(p.transport, -1)
 	h.o.Metrics.disconnected(p.closed)
 	if !p.welcomed {
 		h.o.Metrics.connected(connectResult(p.closed))

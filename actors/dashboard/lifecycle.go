@@ -29,9 +29,15 @@ func newLifecycle(h *Hub, w *writer, a *audiences) *lifecycle {
 func (l *lifecycle) add(p *peer) {
 	now := l.hub.clock()
 	p.lastSeen.CompareAndSwap(0, now)
-	p.nextPing = now + int64(l.hub.o.PingInterval)
+	if p.nextPing = math.MaxInt64; p.transport == webSocket {
+		p.nextPing = now + int64(l.hub.o.PingInterval)
+	}
 	l.peers.Push(p)
 	l.schedule(p)
+	if p.transport == eventStream {
+		l.writer.sendBytes(p, append(appendRetry(p.head, closing{}), '\n'))
+		p.head = nil
+	}
 }
 
 // welcome sends the welcome of p. Heartbeats follow from the first one on.
@@ -59,7 +65,7 @@ func (l *lifecycle) schedule(p *peer) {
 	case p.deadline != 0:
 		p.due = p.deadline
 	default:
-		p.due = min(p.nextPing, p.lastSeen.Load()+int64(l.hub.o.LifeTimeout))
+		p.due = min(p.nextPing, p.lifeless(l.hub.o.LifeTimeout))
 		if p.nextBeat != 0 {
 			p.due = min(p.due, p.nextBeat)
 		}
@@ -81,7 +87,7 @@ func (l *lifecycle) expire() {
 				continue
 			}
 		case p.deadline != 0:
-		case now-p.lastSeen.Load() >= int64(l.hub.o.LifeTimeout):
+		case p.lifeless(l.hub.o.LifeTimeout) <= now:
 			l.close(p, closeLifeless)
 			continue
 		default:
@@ -100,7 +106,7 @@ func (l *lifecycle) beat(p *peer, now int64) {
 	}
 	if p.nextPing <= now {
 		p.nextPing = after(p.nextPing, l.hub.o.PingInterval, now)
-		l.writer.send(p, appendControl(nil, opPing, nil))
+		l.writer.sendBytes(p, appendControl(nil, opPing, nil))
 	}
 }
 
@@ -109,7 +115,7 @@ func after(due int64, every time.Duration, now int64) int64 {
 	return max(due+int64(every), now)
 }
 
-// close ends p with a close frame. It completes a partly written frame first and drops
+// close ends p with its reason, a close frame or the event close. It completes a partly written frame first and drops
 // the other frames, except private ones.
 func (l *lifecycle) close(p *peer, why closing) {
 	if p.ended() {
@@ -121,10 +127,10 @@ func (l *lifecycle) close(p *peer, why closing) {
 		rest = c.behind(p)[:c.start(p.frame+1)-p.offset]
 	}
 	if r := p.replay; r != nil && r.done > 0 {
-		rest = r.frames[r.next].bytes[r.done:]
+		rest = r.frames[r.next].appendTo(nil, p.transport)[r.done:]
 	}
 	last := append(append([]byte(nil), rest...), private...)
-	p.private, p.privateDone = appendClose(last, why), 0
+	p.private, p.privateDone = p.transport.appendClose(last, why, l.hub.o.Now()), 0
 	l.audiences.leave(p)
 	p.closed = why
 	p.deadline = l.hub.clock() + p.closeLimit(closingTime)

@@ -180,7 +180,7 @@ func TestGapFreesFrames(t *testing.T) {
 	r.add(1, at(4), at(4), framesAt(bob, "BTC", 4))
 	r.listen(0, alice)
 	r.forget(0)
-	if n := len(framesAt(bob, "BTC", 4)[0].bytes); r.bytes != n {
+	if n := len(framesAt(bob, "BTC", 4)[0].text); r.bytes != n {
 		t.Errorf("the ring has %d bytes, want the %d of bob's frame", r.bytes, n)
 	}
 	r.add(0, at(2), at(2), framesAt(alice, "ETH", 2)) // Redis went back

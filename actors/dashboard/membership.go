@@ -45,7 +45,7 @@ func (m *membership) unsubscribe(p *peer) {
 
 // begin gives p the subscription sub, from now on or from the beginning of r.
 func (m *membership) begin(p *peer, sub *subscription, r *replay) {
-	if c := p.audience.cohorts[sub.subscriptionKey]; c != nil {
+	if c := p.audience.cohorts[cohortKey{sub.subscriptionKey, p.transport}]; c != nil {
 		sub = c.sub // all members share one value
 	}
 	at := m.audiences.position(p)

@@ -9,6 +9,7 @@ import (
 // Metrics counts connections and messages. A nil *Metrics counts nothing.
 type Metrics struct {
 	connections   prometheus.Gauge
+	eventStreams  prometheus.Gauge // those of connections that are of Server-Sent Events
 	subscriptions [heartbeat]prometheus.Gauge
 	connects      *prometheus.CounterVec
 	disconnects   *prometheus.CounterVec
@@ -54,29 +55,33 @@ func connectResult(why closing) string {
 // NewMetrics registers the metrics of this package.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	subscriptions := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "agentsignal_ws_subscriptions", Help: "WebSocket connections that are subscribed to a channel.",
+		Name: "agentsignal_ws_subscriptions", Help: "Connections of the stream that are subscribed to a channel.",
 	}, []string{"channel"})
 	messages := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "agentsignal_ws_messages_sent_total",
-		Help: "Messages written to WebSocket connections by channel, without replies.",
+		Help: "Messages written to connections of the stream by channel, without replies.",
 	}, []string{"channel"})
 	m := &Metrics{
 		connections: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "agentsignal_ws_connections", Help: "Open WebSocket connections.",
+			Name: "agentsignal_ws_connections", Help: "Open connections of the stream, by either transport.",
+		}),
+		eventStreams: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "agentsignal_sse_connections",
+			Help: "Open connections of the stream by Server-Sent Events, a part of agentsignal_ws_connections.",
 		}),
 		connects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_ws_connects_total",
-			Help: "Upgraded WebSocket connections by the result of their authentication.",
+			Help: "Accepted connections of the stream by the result of their authentication.",
 		}, []string{"result"}),
 		disconnects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "agentsignal_ws_disconnects_total", Help: "Ended WebSocket connections by close code; 1006 had none.",
+			Name: "agentsignal_ws_disconnects_total", Help: "Ended connections of the stream by close code; 1006 had none.",
 		}, []string{"code"}),
 		resumes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_ws_resumes_total",
 			Help: "Subscriptions with last_event_id by whether the gap was filled.",
 		}, []string{"result"}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "agentsignal_ws_sent_bytes_total", Help: "Bytes written to WebSocket connections.",
+			Name: "agentsignal_ws_sent_bytes_total", Help: "Bytes written to connections of the stream.",
 		}),
 		deliveryLag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "agentsignal_ws_delivery_lag_seconds",
@@ -85,15 +90,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
 		readerConnections: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "agentsignal_ws_reader_connections", Help: "Open WebSocket connections of readers.",
+			Name: "agentsignal_ws_reader_connections", Help: "Open connections of readers, by both transports.",
 		}),
 		readerRefusals: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "agentsignal_ws_reader_refusals_total",
-			Help: "Refused WebSocket connections of readers by the limit: of the reader, or of its account's readers.",
+			Help: "Refused connections of readers by the limit: of the reader, or of its account's readers.",
 		}, []string{"reason"}),
 	}
 	r.MustRegister(
-		m.connections, subscriptions, m.connects, m.disconnects, m.resumes, messages, m.bytes, m.deliveryLag,
+		m.connections, m.eventStreams, subscriptions, m.connects, m.disconnects, m.resumes, messages, m.bytes, m.deliveryLag,
 		m.readerConnections, m.readerRefusals,
 	)
 	for _, reason := range []string{refusedByLimit, refusedByAccount} {
@@ -116,9 +121,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	return m
 }
 
-func (m *Metrics) opened(n float64) {
-	if m != nil {
-		m.connections.Add(n)
+func (m *Metrics) opened(t transport, n float64) {
+	if m == nil {
+		return
+	}
+	m.connections.Add(n)
+	if t == eventStream {
+		m.eventStreams.Add(n)
 	}
 }
 

@@ -177,7 +177,7 @@ type pinged struct {
 	payload []byte
 }
 
-func (o pinged) apply(f *flusher) { f.writer.send(o.peer, appendControl(nil, opPong, o.payload)) }
+func (o pinged) apply(f *flusher) { f.writer.sendBytes(o.peer, appendControl(nil, opPong, o.payload)) }
 
 // closeConn closes a connection.
 type closeConn struct {
@@ -198,7 +198,12 @@ func (o writable) apply(f *flusher) {
 // readerDone reports that nothing more is read from a connection.
 type readerDone struct{ peer *peer }
 
-func (o readerDone) apply(f *flusher) { f.lifecycle.remove(o.peer) }
+func (o readerDone) apply(f *flusher) {
+	if p := o.peer; p.transport == eventStream && !p.ended() {
+		p.closed = closeBye // these clients have no other way to say it
+	}
+	f.lifecycle.remove(o.peer)
+}
 
 // drained closes all present and later connections.
 type drained struct{}

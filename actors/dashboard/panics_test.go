@@ -139,11 +139,6 @@ type panickingConn struct {
 
 func (c *panickingConn) SetWriteDeadline(time.Time) error { return nil }
 
-func (c *panickingConn) SetDeadline(time.Time) error {
-	c.away = true
-	return nil
-}
-
 func (c *panickingConn) Write([]byte) (int, error) {
 	if c.away {
 		return 0, net.ErrClosed
@@ -187,9 +182,9 @@ func TestPanicInSendAwayIsContained(t *testing.T) {
 	t.Parallel()
 	h := newBench(t, nil).hub
 	h.draining = true
-	conn := &panickingConn{closed: make(chan string)}
+	conn := &panickingConn{away: true, closed: make(chan string)}
 	for range 2 {
-		h.serve(conn, nil, nil, func() {})
+		h.serve(conn, &peer{settled: func() {}}, nil, nil)
 		if how := <-conn.closed; how != "for good" {
 			t.Errorf("it is closed %s", how)
 		}

@@ -1,6 +1,7 @@
 package dashboard
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -11,10 +12,12 @@ import (
 // peer is a connection as its flusher sees it.
 type peer struct {
 	// Fixed.
-	id      string
-	flusher *flusher
-	socket  socket
-	settled func() // called when it is authenticated or has ended
+	id        string
+	transport transport
+	flusher   *flusher
+	socket    socket
+	settled   func() // called when it is authenticated or has ended
+	head      []byte // written before all else; nil once it is queued
 
 	// Set before an order that needs ref is posted, and before reading begins.
 	ref     engine.Ref // the connection's actor
@@ -85,7 +88,21 @@ type peer struct {
 // begin starts to read from p for its actor.
 func (p *peer) begin() {
 	p.reading.Store(true)
-	p.socket.listen(&reading{peer: p})
+	switch p.transport {
+	case webSocket:
+		p.socket.listen(&reading{peer: p})
+	case eventStream:
+		p.socket.listen(&discarding{peer: p})
+	}
+}
+
+// lifeless returns when p must be closed because its client has sent nothing for timeout. Clients of Server-Sent
+// Events never send anything: the kernel finds out by the heartbeats whether they still are there.
+func (p *peer) lifeless(timeout time.Duration) int64 {
+	if p.transport == eventStream {
+		return math.MaxInt64
+	}
+	return p.lastSeen.Load() + int64(timeout)
 }
 
 // ended reports whether p receives nothing more except its close frame.

@@ -137,7 +137,7 @@ func (p *prices) post(o pricesRead) {
 // resumes gets the price of that moment instead of those it missed.
 func newPriceFrame(last *LastPrice, asset asset, now time.Time) *frame {
 	const envelope = 192 // upper bound of the bytes added to the texts
-	b := make([]byte, maxHeaderBytes, maxHeaderBytes+envelope+len(last.Asset)+len(last.Source))
+	b := make([]byte, 0, envelope+len(last.Asset)+len(last.Source))
 	b = append(b, `{"type":"market.price","data":{"asset":`...)
 	b = signal.AppendText(b, last.Asset)
 	b = append(b, `,"price":`...)
@@ -148,7 +148,7 @@ func newPriceFrame(last *LastPrice, asset asset, now time.Time) *frame {
 	b = signal.AppendText(b, last.Source)
 	b = append(b, `},"timestamp":`...)
 	b = append(signal.AppendTime(b, now), '}')
-	return &frame{bytes: withHeader(b), at: signal.Position{MS: now.UnixMilli()}, asset: asset, channel: marketPrice}
+	return &frame{text: b, at: signal.Position{MS: now.UnixMilli()}, asset: asset, channel: marketPrice}
 }
 
 // pricesRead carries the newest prices of all wanted assets, and the messages of those that
@@ -179,7 +179,7 @@ func (o pricesRead) apply(f *flusher) {
 		for _, asset := range p.sub.assets.list {
 			if last, known := o.latest[asset]; known && !fresh[last.frame] {
 				f.writer.sent[marketPrice]++
-				f.writer.send(p, last.frame.bytes)
+				f.writer.send(p, last.frame.text)
 			}
 		}
 	}

@@ -74,6 +74,24 @@ func (r *reading) handle(opcode byte, payload []byte) {
 	}
 }
 
+// maxDiscarded is how many bytes a client may send that has nothing to say.
+const maxDiscarded = 16 << 10
+
+// discarding reads from a client of Server-Sent Events until it leaves. It implements receiver.
+type discarding struct {
+	peer  *peer
+	bytes int
+}
+
+func (d *discarding) ended() { d.peer.flusher.post(readerDone{d.peer}) }
+
+func (d *discarding) take(b []byte) {
+	before := d.bytes
+	if d.bytes += len(b); before <= maxDiscarded && d.bytes > maxDiscarded {
+		d.peer.ref.Tell(violated{closeProtocol})
+	}
+}
+
 // rateWindow limits the number of events in a sliding window.
 type rateWindow struct{ times []int64 }
 

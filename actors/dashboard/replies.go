@@ -98,28 +98,31 @@ type errorData struct {
 	Message string  `json:"message"`
 }
 
-// encodeReply returns the frame of a reply that is sent at now.
+// closeData is the reason of the end of a connection by Server-Sent Events.
+type closeData struct {
+	Code   int    `json:"code"`
+	Reason string `json:"reason"`
+}
+
+// encodeReply returns a reply that is sent at now.
 func encodeReply(kind string, data any, now time.Time) []byte {
 	body, err := json.Marshal(data)
 	if err != nil {
 		body = []byte("null") // unreachable: the types above always encode
 	}
-	b := make([]byte, maxHeaderBytes, maxHeaderBytes+len(kind)+len(body)+64)
+	b := make([]byte, 0, len(kind)+len(body)+64)
 	b = append(b, `{"type":"`...)
 	b = append(b, kind...)
 	b = append(b, `","data":`...)
 	b = append(b, body...)
 	b = append(b, `,"timestamp":`...)
-	b = append(signal.AppendTime(b, now), '}')
-	return withHeader(b)
+	return append(signal.AppendTime(b, now), '}')
 }
 
-// encodeHeartbeat returns the frame of a heartbeat that is sent at now.
+// encodeHeartbeat returns a heartbeat that is sent at now.
 func encodeHeartbeat(now time.Time) []byte {
-	b := make([]byte, maxHeaderBytes, maxHeaderBytes+72)
-	b = append(b, `{"type":"heartbeat","timestamp":`...)
-	b = append(signal.AppendTime(b, now), '}')
-	return withHeader(b)
+	b := append(make([]byte, 0, 72), `{"type":"heartbeat","timestamp":`...)
+	return append(signal.AppendTime(b, now), '}')
 }
 
 // names returns the names of list, never nil.

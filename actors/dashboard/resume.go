@@ -295,7 +295,7 @@ func (r *resumer) scan(
 			}
 			if f := newFrame(e, r.name); f != nil && f.revoked == nil {
 				frames = append(frames, f)
-				bytes += len(f.bytes) + frameOverhead
+				bytes += len(f.text) + frameOverhead
 			}
 		}
 		if bytes > 0 && !r.hold(b, bytes) {

@@ -377,7 +377,7 @@ func TestBytesOfBackfillsAreBounded(t *testing.T) {
 		held := 0
 		for account, b := range r.backfills {
 			for _, f := range b.frames {
-				held += len(f.bytes) + frameOverhead
+				held += len(f.text) + frameOverhead
 			}
 			if len(b.frames) > 0 && !slices.Contains(accounts, account) {
 				t.Errorf("%d frames of %s are kept", len(b.frames), account)

@@ -109,7 +109,7 @@ func (r *ring) add(partition int, first, last signal.Position, frames []*frame) 
 }
 
 func (r *ring) push(s slot) {
-	r.bytes += len(s.frame.bytes)
+	r.bytes += len(s.frame.text)
 	for r.first < r.next && (r.next-r.first == r.size || r.bytes > r.maxBytes) {
 		r.drop()
 	}
@@ -133,7 +133,7 @@ func (r *ring) drop() {
 	if r.last[old.frame.account] == r.first {
 		delete(r.last, old.frame.account)
 	}
-	r.bytes -= len(old.frame.bytes)
+	r.bytes -= len(old.frame.text)
 	*old = slot{}
 }
 
@@ -164,7 +164,7 @@ func (r *ring) forget(partition int) {
 	for n := r.first; n < r.next; n++ {
 		if s := &r.slots[n%r.size]; s.frame != nil && s.partition == partition {
 			delete(r.last, s.frame.account)
-			r.bytes -= len(s.frame.bytes)
+			r.bytes -= len(s.frame.text)
 			*s = slot{}
 		}
 	}

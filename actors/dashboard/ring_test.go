@@ -113,7 +113,7 @@ func TestTheBytesOfTheRingAreBounded(t *testing.T) {
 	t.Parallel()
 	r := newRing(8, 1000)
 	add := func(ms int64, bytes int) {
-		f := &frame{at: at(ms), account: alice, channel: signalNew, bytes: make([]byte, bytes)}
+		f := &frame{at: at(ms), account: alice, channel: signalNew, text: make([]byte, bytes)}
 		r.add(0, at(ms), at(ms), []*frame{f})
 	}
 	for ms := range int64(20) {

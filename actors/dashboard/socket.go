@@ -55,7 +55,7 @@ const readBytes = 512
 // bytes and starts a goroutine that writes them; until that ends it refuses more, like
 // a full socket.
 type blockingSocket struct {
-	conn  net.Conn
+	conn  Conn
 	taken func() // called when the socket accepts bytes again
 	start startFunc
 

@@ -12,7 +12,7 @@ import (
 
 // newSocket takes over conn. taken is called, from any goroutine, when a socket that
 // refused bytes accepts them again; kernel sockets do not call it. in reads from these.
-func newSocket(conn net.Conn, taken func(), start startFunc, in *poller) socket {
+func newSocket(conn Conn, taken func(), start startFunc, in *poller) socket {
 	if t, ok := conn.(*net.TCPConn); ok {
 		if raw, err := t.SyscallConn(); err == nil {
 			tune(raw)

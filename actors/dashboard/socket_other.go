@@ -6,7 +6,7 @@ import "net"
 
 // newSocket takes over conn. taken is called, from any goroutine, when a socket that
 // refused bytes accepts them again.
-func newSocket(conn net.Conn, taken func(), start startFunc, _ *poller) socket {
+func newSocket(conn Conn, taken func(), start startFunc, _ *poller) socket {
 	if t, ok := conn.(*net.TCPConn); ok {
 		t.SetWriteBuffer(sendBuffer)
 	}

@@ -361,13 +361,13 @@ func TestEqualViewsShareACohort(t *testing.T) {
 		}
 		return s.with(defaultChannels, readerOf(view).View)
 	}
-	base := a.cohort(sub(`{"assets":["BTC","ETH"]}`, "BTC"))
-	if a.cohort(sub(`{"assets":["ETH","BTC","ETH"]}`, "btc")) != base {
+	base := a.cohort(sub(`{"assets":["BTC","ETH"]}`, "BTC"), webSocket)
+	if a.cohort(sub(`{"assets":["ETH","BTC","ETH"]}`, "btc"), webSocket) != base {
 		t.Error("an equal view has another cohort")
 	}
 	for _, other := range []*subscription{sub("", "BTC"), sub(`{}`, "BTC"), sub(`{"assets":["BTC"]}`, "BTC"),
 		sub(`{"assets":["BTC","ETH"]}`, "ETH"), sub(`{"assets":["BTC","ETH"],"agents":["trading"]}`, "BTC")} {
-		if a.cohort(other) == base {
+		if a.cohort(other, webSocket) == base {
 			t.Errorf("view %v shares the cohort", other.view)
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"math"
 	"runtime"
 	"time"
+
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 const (
@@ -72,10 +74,11 @@ func (w *writer) next(p *peer) ([]byte, source) {
 	private := p.privateDone < len(p.private)
 	if r := p.replay; r != nil {
 		if r.done > 0 && private {
-			return r.frames[r.next].bytes[r.done:], fromReplay
+			w.scratch = r.frames[r.next].appendTo(w.scratch[:0], p.transport)
+			return w.scratch[r.done:], fromReplay
 		}
 		if !private && r.next < len(r.frames) {
-			return w.gather(r), fromReplay
+			return w.gather(r, p.transport), fromReplay
 		}
 	}
 	if c := p.cohort; c != nil && p.offset < c.end() {
@@ -93,19 +96,15 @@ func (w *writer) next(p *peer) ([]byte, source) {
 }
 
 // gather returns the next bytes of a replay, at most maxWrite or one frame.
-func (w *writer) gather(r *replaying) []byte {
-	first := r.frames[r.next].bytes[r.done:]
-	if r.next+1 == len(r.frames) || len(first) >= maxWrite {
-		return first
-	}
-	w.scratch = append(w.scratch[:0], first...)
-	for _, frame := range r.frames[r.next+1:] {
-		if len(w.scratch)+len(frame.bytes) > maxWrite {
+func (w *writer) gather(r *replaying, t transport) []byte {
+	w.scratch = w.scratch[:0]
+	for _, frame := range r.frames[r.next:] {
+		if n := len(w.scratch); n > 0 && n+frame.size(t) > maxWrite {
 			break
 		}
-		w.scratch = append(w.scratch, frame.bytes...)
+		w.scratch = frame.appendTo(w.scratch, t)
 	}
-	return w.scratch
+	return w.scratch[r.done:]
 }
 
 // advance records that n bytes from s were written.
@@ -119,7 +118,7 @@ func (w *writer) advance(p *peer, s source, n int) {
 		}
 	case fromReplay:
 		for r := p.replay; n > 0; {
-			left := len(r.frames[r.next].bytes) - r.done
+			left := r.frames[r.next].size(p.transport) - r.done
 			if n < left {
 				r.done += n
 				return
@@ -229,8 +228,13 @@ func (w *writer) refuse(p *peer) written {
 	return wroteSome
 }
 
-// send adds a finished frame to p's private queue.
-func (w *writer) send(p *peer, b []byte) {
+// send adds a message that is no event to p's private queue.
+func (w *writer) send(p *peer, text []byte) {
+	w.sendBytes(p, p.transport.append(nil, text, signal.Position{}))
+}
+
+// sendBytes adds what is no message to p's private queue, such as a control frame.
+func (w *writer) sendBytes(p *peer, b []byte) {
 	if p.ended() {
 		return
 	}
