@@ -67,6 +67,7 @@ type fakes struct {
 	release  func(account signal.AccountID, key signal.ReplyKey) error
 	save     func(account signal.AccountID, r *signal.Reply) error
 	serve    func(ws *websocket.Conn, p *signal.Principal)
+	events   func(conn dashboard.Conn, head []byte, p *signal.Principal) (leave func())
 	refusal  string                              // of subscriptions at the handshake
 	entered  atomic.Int64                        // connections of readers
 	begins   func(first *dashboard.Subscription) // before serve
@@ -248,6 +249,14 @@ func (f fakeHub) EnterReader(_ context.Context, p *signal.Principal) error {
 }
 
 func (f fakeHub) LeaveReader(*signal.Principal) { f.entered.Add(-1) }
+
+func (f fakeHub) ServeEvents(conn dashboard.Conn, head []byte, p *signal.Principal,
+	first *dashboard.Subscription) (leave func()) {
+	if f.begins != nil {
+		f.begins(first)
+	}
+	return f.events(conn, head, p)
+}
 
 func (f fakeHub) Serve(ws *websocket.Conn, p *signal.Principal, first *dashboard.Subscription, settled func()) {
 	if f.settle != nil {

@@ -47,6 +47,8 @@ func TestRateLimits(t *testing.T) {
 		{"GET", "/v1/signals", "Bearer wrong", []taken{{limits.Failures, address}}},
 		{"GET", "/v1/ws/dashboard", "Bearer key", []taken{{limits.Streams, account}}},
 		{"GET", "/ws/dashboard", "", []taken{{limits.Streams, address}}},
+		{"GET", "/v1/sse/dashboard", "Bearer key", []taken{{limits.Streams, account}}},
+		{"GET", "/v1/sse/dashboard", "", []taken{{limits.Failures, address}}},
 		{"OPTIONS", "/v1/signals", "", nil},
 		{"GET", "/v1/nosuch", "", nil},
 		{"GET", "/healthz", "", nil},

@@ -34,7 +34,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"route", "method"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{Name: "agentsignal_http_requests_in_flight",
-			Help: "HTTP requests being answered; WebSocket connections count only during their handshake."}),
+			Help: "HTTP requests being answered; connections of the stream count only until they begin."}),
 		connections: prometheus.NewCounter(prometheus.CounterOpts{Name: "agentsignal_http_connections_refused_total",
 			Help: "Connections refused because their address had too many without a credential."}),
 		limited: make(map[limits.Class]prometheus.Counter),

@@ -43,6 +43,7 @@ func TestPathsAndMethods(t *testing.T) {
 		{"HEAD", "/v1/signals/nosuch", 404, ""},
 		{"HEAD", "/healthz", 200, ""},
 		{"HEAD", "/ws/dashboard", 405, "GET, OPTIONS"},
+		{"HEAD", "/v1/sse/dashboard", 405, "GET, OPTIONS"},
 		{"OPTIONS", "/v1/ws/dashboard", 204, "GET, OPTIONS"},
 		{"GET", "/v1/agents/nosuch", 404, ""},
 		{"POST", "/v1/agents/nosuch/run", 404, ""},

@@ -31,9 +31,8 @@ func NewOrigins(origins []string) (*Origins, error) {
 	return &Origins{allowed: allowed, cors: cors.New(cors.Options{
 		AllowedOrigins: origins,
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete},
-		AllowedHeaders: []string{"Accept", "Authorization", "Content-Type", "Idempotency-Key", "Mcp-Method", "Mcp-Name",
-			"Mcp-Protocol-Version", "Traceparent",
-			"X-Request-Id", "X-Service-Version"},
+		AllowedHeaders: []string{"Accept", "Authorization", "Content-Type", "Idempotency-Key", "Last-Event-Id",
+			"Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Traceparent", "X-Request-Id", "X-Service-Version"},
 		ExposedHeaders: []string{"Deprecation", "Idempotency-Replayed", "Location", "RateLimit", "RateLimit-Policy",
 			"Retry-After", "Sunset", "WWW-Authenticate", "X-RateLimit-Limit", "X-RateLimit-Remaining",
 			"X-RateLimit-Reset", "X-Request-Id", "X-Run-Id", "X-Service-Version"},

@@ -68,7 +68,7 @@ func route(template string, m methods) *Route {
 	e := &Route{
 		template:  template,
 		methods:   m,
-		compress:  !auth && !strings.HasSuffix(template, "/ws/dashboard"),
+		compress:  !auth && !strings.HasSuffix(template, "/dashboard"),
 		bodyLimit: maxBodyBytes,
 	}
 	if auth {

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +50,10 @@ type Options struct {
 const (
 	idleTimeout    = 2 * time.Minute // between two requests of a connection
 	maxHeaderBytes = 64 << 10
+
+	// Of a connection by HTTP/2 that is silent, with an answer that has no end.
+	pingAfter  = 30 * time.Second
+	pongWithin = 20 * time.Second
 )
 
 // Server listens, and answers the requests of the API by its resources. Its methods are safe for concurrent
@@ -66,6 +71,8 @@ type Server struct {
 	http      *http.Server
 	successor atomic.Pointer[Server] // answers the requests in place of this one; nil: none
 	refusing  atomic.Bool            // refuses new requests
+	stopping  chan struct{}          // closed at the same time, for answers that have no end
+	stop      func()                 // closes stopping
 }
 
 // New returns a server with the routes of the resources, which are tried in their order, so the busiest come
@@ -88,7 +95,10 @@ func New(o Options, resources ...Resource) (*Server, error) {
 		log:    o.Log.With("component", "http"),
 		auth:   authenticator{o.Authenticator},
 		limits: rateLimits{o.Limits, o.Metrics, o.Now},
+
+		stopping: make(chan struct{}),
 	}
+	s.stop = sync.OnceFunc(func() { close(s.stopping) })
 	s.health = &healthHandlers{checks: o.Health, log: s.log}
 	var err error
 	if s.gzip, err = gzhttp.NewWrapper(gzhttp.MinSize(compressFrom), gzhttp.EnableZstd(false),
@@ -110,6 +120,7 @@ func New(o Options, resources ...Resource) (*Server, error) {
 		MaxHeaderBytes:    maxHeaderBytes,
 		ConnContext:       o.Connections.context,
 		ConnState:         o.Connections.state,
+		HTTP2:             &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pongWithin},
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 	return s, nil
@@ -184,10 +195,11 @@ func (s *Server) Ready(ctx context.Context) Readiness { return s.health.ready(ct
 func (s *Server) Drain() { s.health.draining.Store(true) }
 
 // Shutdown closes the listeners, refuses new requests and waits until those in flight are
-// answered. WebSocket connections belong to the hub, which closes them.
+// answered. Connections of the stream that it has taken over belong to the hub, which closes them.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Drain()
 	s.refusing.Store(true)
+	s.stop()
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = errors.Join(err, s.http.Close())

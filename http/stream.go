@@ -31,6 +31,9 @@ type Hub interface {
 	// is nil. settled is called, if not nil, as soon as the client is authenticated or the connection
 	// has ended.
 	Serve(ws *websocket.Conn, p *signal.Principal, first *dashboard.Subscription, settled func())
+	// ServeEvents is Serve for Server-Sent Events. head is written before them. leave ends the connection, with
+	// the advice to come back.
+	ServeEvents(conn dashboard.Conn, head []byte, p *signal.Principal, first *dashboard.Subscription) (leave func())
 }
 
 // handshakeTimeout limits the writing of the answer to a handshake.
@@ -68,7 +71,8 @@ func (h *StreamHandlers) Routes() []*Route {
 		routes = append(routes, route(path, methods{"GET": seen(&operation{guard: handshake, authenticate: h.authenticate,
 			class: limits.Streams, handle: h.upgrade, params: streamParams})}))
 	}
-	return routes
+	return append(routes, route("/v1/sse/dashboard", methods{"GET": seen(&operation{guard: handshake,
+		authenticate: h.authenticateEvents, class: limits.Streams, handle: h.events, params: streamParams})}))
 }
 
 // authenticate sets the principal of a stream by the header or, since browsers cannot
@@ -123,7 +127,7 @@ func credentialOf(raw string) (token string) {
 // upgrade answers GET /ws/dashboard: it upgrades the connection and hands it to the
 // hub, once the handshake has been counted and logged.
 func (h *StreamHandlers) upgrade(c *call) error {
-	first := h.firstSubscription(c)
+	first := h.firstSubscription(c, "")
 	checkHandshake(c.r.Header, &c.faults)
 	if err := c.faults.Err(); err != nil {
 		c.Header().Set("Sec-Websocket-Version", "13")
@@ -171,11 +175,23 @@ func (h *StreamHandlers) enter(c *call, p *signal.Principal) (settled func(), er
 }
 
 // firstSubscription reads the subscription of a handshake, which needs its credential there, too: whose
-// assets and events they are is not known before.
-func (h *StreamHandlers) firstSubscription(c *call) *dashboard.Subscription {
-	bad := func(name, detail string) { c.faults.Add(request.InQuery, name, request.CodeInvalidValue, detail) }
+// assets and events they are is not known before. lastEvent is in place of last_event_id, unless it is empty.
+func (h *StreamHandlers) firstSubscription(c *call, lastEvent string) *dashboard.Subscription {
+	bad := func(name, detail string) {
+		if lastEvent != "" && name == "last_event_id" {
+			c.faults.Add(request.InHeader, eventID, request.CodeInvalidValue, detail)
+			return
+		}
+		c.faults.Add(request.InQuery, name, request.CodeInvalidValue, detail)
+	}
+	value := func(name string) (string, bool) {
+		if lastEvent != "" && name == "last_event_id" {
+			return lastEvent, true
+		}
+		return c.query.Lookup(name)
+	}
 	if c.principal.Account != "" {
-		first := dashboard.ReadSubscription(c.principal.View, c.query.Lookup, bad)
+		first := dashboard.ReadSubscription(c.principal.View, value, bad)
 		if first != nil && !c.faults.Any() {
 			if name, detail := h.hub.Refusal(c.r.Context(), &c.principal, first); detail != "" {
 				bad(name, detail)

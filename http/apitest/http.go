@@ -31,7 +31,7 @@ import (
 
 func init() {
 	for _, text := range []string{"text/html", "text/css", "text/javascript", "application/javascript", "image/png",
-		"image/svg+xml", "application/atom+xml", "text/csv", "application/x-ndjson"} {
+		"image/svg+xml", "application/atom+xml", "text/csv", "application/x-ndjson", "text/event-stream"} {
 		openapi3filter.RegisterBodyDecoder(text, openapi3filter.FileBodyDecoder)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // streamGrace is for the last events to reach the streams, of shutdownTimeout.
 const streamGrace = 2 * time.Second
 
-// newHub returns the hub of the WebSocket connections.
+// newHub returns the hub of the connections of the stream.
 func newHub(
 	e environment, s *storage, system *engine.System, accounts *credentials.Authenticator, p *prices, lists *catalogue.Catalogue,
 	own *agents.Store,
