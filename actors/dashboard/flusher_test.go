@@ -338,8 +338,14 @@ func (m *machine) finish(t *testing.T) {
 
 func TestSlowConsumerLearnsWhy(t *testing.T) {
 	t.Parallel()
+	for _, by := range []transport{webSocket, eventStream} {
+		testSlowConsumer(t, by)
+	}
+}
+
+func testSlowConsumer(t *testing.T, by transport) {
 	b := newBench(t, func(o *Options) { o.QueueMessages = 5 })
-	p, s := b.attachWith("", 1<<20)
+	p, s := b.attachBy(by, "", 1<<20)
 	b.settle()
 	s.space = 10 // ends inside the first frame
 	for range 5 {
@@ -447,10 +453,16 @@ func (b *bench) settlePart() {
 
 func TestClosingCompletesTheFrameUnderWay(t *testing.T) {
 	t.Parallel()
+	for _, by := range []transport{webSocket, eventStream} {
+		testClosingCompletesTheFrame(t, by)
+	}
+}
+
+func testClosingCompletesTheFrame(t *testing.T, by transport) {
 	for _, test := range []string{"log", "replay", "private"} {
 		b := newBench(t, nil)
 		first := b.journal.append(created(alice, "BTC"))[0]
-		p, s := b.attachWith("", 1<<20)
+		p, s := b.attachBy(by, "", 1<<20)
 		b.settle()
 		s.space = 10
 		switch test {
@@ -466,7 +478,7 @@ func TestClosingCompletesTheFrameUnderWay(t *testing.T) {
 				t.Fatal(err)
 			}
 			reply := encodeReply("subscribed", subscribedData{Resumed: &resumedData{1, true}}, time.Now())
-			s.space = webSocket.size(reply, signal.Position{}) + 10
+			s.space = by.size(reply, signal.Position{}) + 10
 			b.flusher.post(subscribed{peer: p, sub: everything, replay: &found, kind: "subscribed",
 				reply: func(r *resumedData) any { return subscribedData{Resumed: r} }})
 		case "private":

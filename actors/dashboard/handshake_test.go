@@ -205,7 +205,7 @@ func (s *service) shortSession(n int, last string, got *[]string) string {
 		return last
 	}
 	defer ws.Close()
-	c := &client{s.tb, ws}
+	c := &client{tb: s.tb, ws: ws}
 	e, err := c.next()
 	if err != nil || e.Type != "subscribed" || !strings.Contains(string(e.Data), `"complete":true`) {
 		s.tb.Errorf("begins with %s %s, %v", e.Type, e.Data, err)

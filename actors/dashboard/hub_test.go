@@ -197,7 +197,8 @@ type service struct {
 	actors  *prometheus.Registry
 
 	mu        sync.Mutex
-	principal *signal.Principal // of the next handshake
+	principal *signal.Principal  // of the next handshake
+	leaving   func(leave func()) // gets how to end connections by Server-Sent Events, unless it is nil
 
 	unsettled atomic.Int64 // connections that were not authenticated and have not ended
 }
@@ -238,6 +239,10 @@ func newUnstarted(tb testing.TB, change func(*Options)) *service {
 			first = ReadSubscription(p.View, func(name string) (string, bool) { return query.Get(name), query.Has(name) },
 				func(name, detail string) { tb.Errorf("%s: %s", name, detail) })
 		}
+		if r.URL.Path == eventsPath {
+			s.serveEvents(w, p, first)
+			return
+		}
 		if ws, err := upgrader.Upgrade(w, r, nil); err == nil {
 			s.unsettled.Add(1)
 			s.hub.Serve(ws, p, first, sync.OnceFunc(func() { s.unsettled.Add(-1) }))
@@ -257,10 +262,11 @@ func newUnstarted(tb testing.TB, change func(*Options)) *service {
 	return s
 }
 
-// client is one WebSocket of a test. It reads in the test's goroutine.
+// client is one connection of a test. It reads in the test's goroutine.
 type client struct {
-	tb testing.TB
-	ws *websocket.Conn
+	tb     testing.TB
+	ws     *websocket.Conn
+	events *eventReader // in place of ws: by Server-Sent Events
 }
 
 // dial connects; p is the principal of the handshake, or nil.
@@ -285,7 +291,7 @@ func (s *service) dialQuery(p *signal.Principal, d *websocket.Dialer, query stri
 		s.tb.Fatal(err)
 	}
 	s.tb.Cleanup(func() { ws.Close() })
-	return &client{s.tb, ws}
+	return &client{tb: s.tb, ws: ws}
 }
 
 // welcomed connects with an authenticated handshake and reads the welcome.
@@ -331,8 +337,7 @@ func (c *client) send(text string) {
 
 // next returns the next message, or the error that ended the connection.
 func (c *client) next() (envelope, error) {
-	c.ws.SetReadDeadline(time.Now().Add(testTimeout))
-	kind, text, err := c.ws.ReadMessage()
+	kind, text, err := c.read()
 	if err != nil {
 		return envelope{}, err
 	}
@@ -344,6 +349,16 @@ func (c *client) next() (envelope, error) {
 		c.tb.Errorf("timestamp of %s: %v", text, err)
 	}
 	return e, nil
+}
+
+// read returns the next message, or the error that ended the connection.
+func (c *client) read() (kind int, text []byte, err error) {
+	if c.events != nil {
+		text, err = c.events.next()
+		return websocket.TextMessage, text, err
+	}
+	c.ws.SetReadDeadline(time.Now().Add(testTimeout))
+	return c.ws.ReadMessage()
 }
 
 // want returns the next message, which must have the given type.

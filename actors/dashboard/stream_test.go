@@ -316,7 +316,7 @@ func oneSession(
 	if err != nil {
 		return passage{}, err
 	}
-	c := &client{s.tb, ws}
+	c := &client{tb: s.tb, ws: ws}
 	defer ws.Close()
 	if err := ws.WriteMessage(websocket.TextMessage, []byte(`{"action":"auth","api_key":"`+string(principal.Key)+`"}`)); err != nil {
 		return passage{}, err

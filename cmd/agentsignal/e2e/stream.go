@@ -21,13 +21,16 @@ type Message struct {
 	ID        string
 	Timestamp string
 	Data      json.RawMessage
+	Text      string // the whole message
 }
 
 // Stream is a connection to the dashboard stream. All messages of the service
 // are compared with the description, and ids must increase.
 type Stream struct {
 	tb testing.TB
-	WS *websocket.Conn
+	WS *websocket.Conn // nil: by Server-Sent Events
+
+	last signal.Position // used by the reading goroutine only
 
 	mu       sync.Mutex
 	messages []Message
@@ -92,30 +95,36 @@ func (c *Client) connect(path string, h http.Header) (*Stream, *http.Response, e
 }
 
 func (s *Stream) read() {
-	var last signal.Position
 	for {
 		kind, text, err := s.WS.ReadMessage()
 		if err != nil {
 			s.over(err)
 			return
 		}
-		var m Message
 		if kind != websocket.TextMessage {
 			s.tb.Errorf("the service sent a frame of kind %d", kind)
-		} else if err := StreamCheck(s.tb).FromServer(text); err != nil {
-			s.tb.Errorf("%v: %.600s", err, text)
-		} else if err := json.Unmarshal(text, &m); err != nil {
-			s.tb.Errorf("read message %q: %v", text, err)
 		}
-		if m.ID != "" {
-			p, _ := signal.ParsePosition(m.ID)
-			if p.Compare(last) <= 0 {
-				s.tb.Errorf("%s comes after %v", m.ID, last)
-			}
-			last = p
-		}
-		s.note(func() { s.messages = append(s.messages, m) })
+		s.take(text)
 	}
+}
+
+// take adds a message of the service, which it returns.
+func (s *Stream) take(text []byte) Message {
+	m := Message{Text: string(text)}
+	if err := StreamCheck(s.tb).FromServer(text); err != nil {
+		s.tb.Errorf("%v: %.600s", err, text)
+	} else if err := json.Unmarshal(text, &m); err != nil {
+		s.tb.Errorf("read message %q: %v", text, err)
+	}
+	if m.ID != "" {
+		p, _ := signal.ParsePosition(m.ID)
+		if p.Compare(s.last) <= 0 {
+			s.tb.Errorf("%s comes after %v", m.ID, s.last)
+		}
+		s.last = p
+	}
+	s.note(func() { s.messages = append(s.messages, m) })
+	return m
 }
 
 func (s *Stream) note(change func()) {

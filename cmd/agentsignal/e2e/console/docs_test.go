@@ -29,6 +29,7 @@ var docsScript string
 var notTried = map[string]string{
 	"openStream":       "a page cannot upgrade a connection by fetch",
 	"openStreamAtRoot": "a page cannot upgrade a connection by fetch",
+	"openEventStream":  "its answer has no end",
 	"refresh":          "the token is the reader's own",
 	"changePassword":   "the password is the reader's own",
 	"countersign":      "the reader is not a witness",
