@@ -248,6 +248,7 @@ func checkCounts(t *testing.T, text string) {
 		{1, "agentsignal_ws_resumes_total", []string{`result="complete"`}},
 		{1, "agentsignal_ws_resumes_total", []string{`result="incomplete"`}},
 		{1, "agentsignal_ws_disconnects_total", []string{`code="1003"`}},
+		{1, "agentsignal_sse_connections", nil},
 		{1, "agentsignal_ws_connects_total", []string{`result="ok"`}},
 		{1, "agentsignal_auth_failures_total", []string{`reason="unknown_key"`}},
 		{1, "agentsignal_auth_locks_total", nil},
@@ -285,6 +286,7 @@ func exercise(t *testing.T, s *e2e.Service, prices e2e.Pricer) []string {
 	public := s.Client(t)
 	user := public.With(public.Login(account.Email, e2e.Password).Access)
 	live := trader.Dial()
+	trader.Events("").Await("a welcome", func(m e2e.Message) bool { return m.Type == "welcome" })
 	var ids []string
 	for _, name := range []string{"momentum", "mean_reversion", "breakout"} {
 		ids = append(ids, trader.Run("SECRETASSET", name).ID)
