@@ -1,34 +1,34 @@
 package deploy
 
 import (
-	"context"
-	"crypto/tls"
+	"bufio"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/gorilla/websocket"
 
+	"github.com/agentsignal/agentsignal/cmd/agentsignal/commandtest"
 	"github.com/agentsignal/agentsignal/persistence/redistest"
 )
 
-// nginx redirects to TLS, passes streams on, refuses /metrics, and logs no query strings.
+// nginx redirects to TLS, passes streams on without delay, refuses /metrics, and logs no query strings.
 func TestNginx(t *testing.T) {
 	t.Parallel()
-	nginx := tool(t, "nginx")
-	if nginx == "" {
-		return
-	}
+	sent := make(chan string) // the events that the node sends
 	serve := func(w http.ResponseWriter, r *http.Request) {
 		up := websocket.Upgrader{}
+		if r.URL.Path == "/v1/sse/dashboard" {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for text := range sent {
+				io.WriteString(w, text)
+				http.NewResponseController(w).Flush()
+			}
+			return
+		}
 		if !websocket.IsWebSocketUpgrade(r) {
 			io.WriteString(w, r.Header.Get("X-Forwarded-Proto")+" "+r.Header.Get("X-Forwarded-For"))
 			return
@@ -50,46 +50,10 @@ func TestNginx(t *testing.T) {
 		t.Cleanup(node.Close)
 		nodes[i] = strings.TrimPrefix(node.URL, "http://")
 	}
-	dir := t.TempDir() // with sockets in place of ports, which others might take first
-	cert := redistest.NewTLSFiles(t)
-	write := func(name, text string) {
-		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write("agentsignal.tls", strings.NewReplacer("listen 443 ssl", "listen unix:"+dir+"/443 ssl", "listen [::]:443 ssl;", "",
-		"/etc/nginx/tls/agentsignal.crt", cert.Cert, "/etc/nginx/tls/agentsignal.key", cert.Key,
-	).Replace(read(t, "nginx/agentsignal.tls")))
-	write("agentsignal.conf", strings.NewReplacer("agentsignal-1:8080", nodes[0], "agentsignal-2:8080", nodes[1],
-		"agentsignal-3:8080", nodes[2], "listen 80",
-		"listen unix:"+dir+"/80", "/etc/nginx/agentsignal.tls*", dir+"/agentsignal.tls*",
-		"/var/log/nginx/access.log", dir+"/access.log").Replace(read(t, "nginx/agentsignal.conf")))
-	write("nginx.conf", "daemon off; pid "+dir+"/pid; user root; worker_processes 1; error_log "+dir+"/error.log;\n"+
-		"events {}\nhttp { client_body_temp_path "+dir+"/body; proxy_temp_path "+dir+"/proxy; "+
-		"include "+dir+"/agentsignal.conf; }\n")
-	run(t, nginx, "-t", "-q", "-c", filepath.Join(dir, "nginx.conf"))
-	server := exec.Command(nginx, "-c", filepath.Join(dir, "nginx.conf"))
-	server.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		server.Process.Signal(syscall.SIGTERM)
-		server.Wait()
-		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(dir, "error.log"))
-			t.Logf("nginx: %s", log)
-		}
-	})
-	anyName := &tls.Config{InsecureSkipVerify: true}
-	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
-		_, port, _ := net.SplitHostPort(address)
-		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dir, port))
-	}
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: anyName, DialContext: dial},
+	proxy := commandtest.StartNginx(t, "..", nodes)
+	transport := proxy.Transport(t)
+	client := &http.Client{Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	t.Cleanup(client.CloseIdleConnections)
 	get := func(url string) (status int, text, location string) {
 		w, err := client.Get(url)
 		if err != nil {
@@ -99,7 +63,6 @@ func TestNginx(t *testing.T) {
 		b, _ := io.ReadAll(w.Body)
 		return w.StatusCode, string(b), w.Header.Get("Location")
 	}
-	redistest.Eventually(t, func() bool { status, _, _ := get("https://localhost/"); return status != 0 })
 	status, text, _ := get("https://localhost/v1/agents?token=secret")
 	if status != http.StatusOK || text != "https unix:" {
 		t.Errorf("a request is answered with %d %s", status, text)
@@ -150,7 +113,7 @@ func TestNginx(t *testing.T) {
 		t.Errorf("a request without TLS is answered with %d %s", status, to)
 	}
 	for _, path := range []string{"/ws/dashboard", "/v1/ws/dashboard"} {
-		dialer := websocket.Dialer{TLSClientConfig: anyName, NetDialContext: dial}
+		dialer := websocket.Dialer{TLSClientConfig: transport.TLSClientConfig, NetDialContext: proxy.Dial}
 		c, _, err := dialer.Dial("wss://localhost"+path+"?token=secret", nil)
 		if err != nil {
 			t.Fatalf("%s: %v", path, err)
@@ -161,11 +124,34 @@ func TestNginx(t *testing.T) {
 		}
 		c.Close()
 	}
+	// Server-Sent Events come one by one, and small ones at once.
+	events := make(chan *http.Response, 1)
+	go func() {
+		w, err := client.Get("https://localhost/v1/sse/dashboard?api_key=secret")
+		if err != nil {
+			t.Error(err)
+		}
+		events <- w
+	}()
+	sent <- "data: 1\n\n"
+	w := <-events
+	defer w.Body.Close()
+	for lines, text := bufio.NewReader(w.Body), "data: 1\n\n"; ; text = "data: 2\n\n" {
+		line, err := lines.ReadString('\n')
+		blank, _ := lines.ReadString('\n')
+		if line+blank != text {
+			t.Errorf("an event %q, %v, want %q", line, err, text)
+		}
+		if text == "data: 2\n\n" {
+			break
+		}
+		sent <- "data: 2\n\n"
+	}
+	close(sent)
 	var log string
 	redistest.Eventually(t, func() bool {
-		text, _ := os.ReadFile(filepath.Join(dir, "access.log"))
-		log = string(text)
-		return strings.Count(log, "/ws/dashboard") == 2
+		log = proxy.Log()
+		return strings.Count(log, "/ws/dashboard") == 2 && strings.Contains(log, "/sse/dashboard")
 	})
 	if strings.Contains(log, "secret") || !strings.Contains(log, `"GET /v1/agents HTTP/1.1" 200`) {
 		t.Errorf("the log is:\n%s", log)
