@@ -415,3 +415,38 @@ func TestViewsOfManyAssets(t *testing.T) {
 		return len(s.hub.names.counts) == 0
 	})
 }
+
+// TestAReaderByEvents gets what it would get by a WebSocket: live, beside a filter of something else, and by resuming.
+func TestAReaderByEvents(t *testing.T) {
+	t.Parallel()
+	for _, ring := range []int{65_536, 2} {
+		s := newService(t, func(o *Options) { o.RingFrames = ring })
+		reader := readerOf(`{"assets":["BTC","SOL"],"strategies":["momentum"]}`)
+		p := s.journal.append(seen("trading", "ETH", "momentum"), seen("trading", "BTC", "momentum"),
+			seen("trading", "SOL", "momentum"), seen("trading", "BTC", "breakout"), seen("trading", "BTC", "momentum"))
+		from := func(at signal.Position) string { return "&last_event_id=" + at.String() }
+		const all = "channels=signal.new,agent.status,system.notification"
+		live := s.events(reader, "")
+		live.wantPart(live.want("welcome"), `"view":{"assets":["BTC","SOL"],"strategies":["momentum"]}`)
+		outside := s.events(reader, all+"&assets=ETH")
+		outside.wantPart(outside.want("subscribed"), `"view":{"assets":[],"strategies":["momentum"]}`)
+		outside.want("welcome")
+		resumed := s.events(reader, all+"&assets=BTC,ETH"+from(p[1]))
+		resumed.wantPart(resumed.want("subscribed"), `"replayed":1,"complete":true`)
+		resumed.want("welcome")
+		hidden := s.events(reader, all+from(p[0]))
+		hidden.wantPart(hidden.want("subscribed"), `"replayed":0,"complete":false`)
+		hidden.want("welcome")
+		next := s.journal.append(seen("trading", "ETH", "momentum"), seen("seo", "SOL", "breakout"),
+			signal.Event{Account: alice, Type: signal.AgentStarted, Agent: "trading", Run: "r", Asset: "ETH",
+				Strategy: "momentum"},
+			signal.Event{Account: alice, Type: signal.SystemNotification, Data: []byte(`{"message":"news"}`)},
+			seen("trading", "SOL", "momentum"), seen("trading", "BTC", "momentum"))
+		live.wantEvents("signal.new", next[4:]...)
+		resumed.wantEvents("signal.new", p[4], next[5])
+		hidden.wantEvents("signal.new", next[4:]...)
+		s.journal.append(signal.Event{Account: alice, Type: signal.AgentFailed, Agent: "trading", Run: "r", Asset: "SOL",
+			Strategy: "momentum"})
+		outside.want("agent.status") // the first event that it gets: a filter of assets does not concern it
+	}
+}

@@ -232,6 +232,13 @@ func (s *Stream) Closing() int {
 	return code
 }
 
+// Ended reports whether the connection has ended.
+func (s *Stream) Ended() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ended
+}
+
 // Events returns what has an id so far.
 func (s *Stream) Events() []Message {
 	s.mu.Lock()

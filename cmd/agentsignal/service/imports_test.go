@@ -133,7 +133,7 @@ var mayImport = []struct {
 	{"cmd/agentsignal/remote", []string{"http/client", "cmd/agentsignal/command"}},
 	{"cmd/agentsignal/terminal", []string{"actors/chartalert", "actors/market/assets", "http/client", "cmd/agentsignal/command",
 		"cmd/agentsignal/remote"}},
-	{"cmd/agentsignal/commandtest", []string{"configs"}},
+	{"cmd/agentsignal/commandtest", []string{"configs", "persistence/redistest"}},
 	{"cmd/agentsignal/receive", []string{"actors/signal", "actors/webhook", "actors/webhook/...",
 		"cmd/agentsignal/command", "cmd/agentsignal/remote", "http/client"}},
 	{"cmd/agentsignal/export", []string{"actors/signal", "actors/strategy", "actors/backtest", "actors/scorecard",

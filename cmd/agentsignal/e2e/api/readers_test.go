@@ -227,19 +227,21 @@ func TestReadersOnTheStream(t *testing.T) {
 		return e2e.Decode[e2e.WireSignal](t, a.Body).ID
 	}
 	reader := e2e.Decode[wireReader](t, user.Post("/v1/auth/api-key",
-		`{"name":"ann","view":{"assets":["standing desk"],"agents":["seo"]},"max_connections":3}`).Want(t, http.StatusCreated).Body)
-	const all = `"channels":["signal.new","signal.updated","signal.closed","agent.status","system.notification"]`
+		`{"name":"ann","view":{"assets":["standing desk"],"agents":["seo"]},"max_connections":4}`).Want(t, http.StatusCreated).Body)
+	const all = `"channels":["signal.new","signal.updated","agent.status","system.notification"]`
 	owner, first, second := trader.Dial(), user.With(reader.Secret).Dial(), trader.With("").Dial()
 	second.Send(`{"action":"auth","api_key":"` + reader.Secret + `"}`)
 	second.Await("a welcome", func(m e2e.Message) bool { return m.Type == "welcome" })
 	second.Subscribe(all + `,"filters":{"assets":["standing desk","office chair"]}`)
+	events := user.With(reader.Secret).Events("channels=signal.new,agent.status&assets=standing%20desk,office%20chair")
+	events.Await("a welcome", func(m e2e.Message) bool { return m.Type == "welcome" })
 	var seen, hidden []string
 	for range 2 {
 		seen, hidden = append(seen, write("standing desk")), append(hidden, write("office chair"))
 	}
 	end := write("standing desk")
 	owner.Signals(seen[0], hidden[0], seen[1], hidden[1], end)
-	for _, s := range []*e2e.Stream{first, second} {
+	for _, s := range []*e2e.Stream{first, second, events.Stream} {
 		s.Signals(seen[0], seen[1], end)
 	}
 	again := user.With(reader.Secret).Dial()
@@ -248,18 +250,22 @@ func TestReadersOnTheStream(t *testing.T) {
 	if d := again.Subscribe(all + `,"last_event_id":"` + elsewhere + `"`); d.Resumed == nil || d.Resumed.Complete {
 		t.Errorf("from an event outside of the view: %+v", d.Resumed)
 	}
-	for _, m := range slices.Concat(first.Events(), second.Events(), again.Events()) {
+	for _, m := range slices.Concat(first.Events(), second.Events(), again.Events(), events.Stream.Events()) {
 		for _, id := range hidden {
 			if strings.Contains(string(m.Data), id) {
 				t.Errorf("a reader got %s", m.Data)
 			}
 		}
 	}
-	if n := listReaders(user, "").APIKeys[0].Connections; n != 3 {
+	if n := listReaders(user, "").APIKeys[0].Connections; n != 4 {
 		t.Errorf("the reader has %d connections", n)
 	}
-	if _, answer, err := user.With(reader.Secret).TryDial(http.Header{}); err == nil || answer.StatusCode != http.StatusTooManyRequests {
+	_, answer, err := user.With(reader.Secret).TryDial(http.Header{})
+	if err == nil || answer.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("one connection more: %v", err)
+	}
+	if _, a := user.With(reader.Secret).TryEvents(""); a.Status != http.StatusTooManyRequests {
+		t.Errorf("one connection more by Server-Sent Events: %d %s", a.Status, a.Body)
 	}
 	more := trader.With("").Dial()
 	more.Send(`{"action":"auth","api_key":"` + reader.Secret + `"}`)
@@ -267,4 +273,5 @@ func TestReadersOnTheStream(t *testing.T) {
 	user.Do(http.MethodDelete, "/v1/auth/api-keys/"+reader.ID, "").Want(t, http.StatusNoContent)
 	first.Closes(4401)
 	second.Closes(4401)
+	events.Closes(4401)
 }
