@@ -94,7 +94,7 @@ var problemKinds = []problemKind{
 	{"too_many_runs", 429, "Too many runs at once",
 		"The account has as many runs under way, or jobs waiting, as it may have."},
 	{dashboard.ErrTooManyConnections.Code, 429, "Too many connections of the reader",
-		"The API key has a view, and as many connections to the stream as it may have, over all nodes. One that has just ended " +
+		"The API key has a view, and as many connections to the stream as it may have. One that has just ended " +
 			"counts for up to 2 seconds."},
 	{"too_many_exports", 429, "Too many exports at once",
 		"The account, the reader, or the service, has as many exports under way as it may have. The operator sets the " +

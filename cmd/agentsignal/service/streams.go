@@ -37,6 +37,7 @@ func newHub(
 		QueueMessages:  c.QueueMessages,
 		QueueBytes:     int(c.QueueBytes),
 		MaxConnections: c.MaxConnections,
+		MaxReaders:     5 * c.MaxConnections,
 		ReplayMessages: c.ReplayMessages,
 		ReplayAge:      time.Duration(c.ReplayAge),
 		Now:            s.store.Client.Now,
