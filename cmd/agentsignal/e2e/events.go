@@ -84,7 +84,7 @@ func (s *EventStream) read(body io.Reader) {
 		}
 		s.note(func() { s.ended, s.code = true, code })
 	}()
-	var name, data string
+	var name, data, id string
 	for lines := bufio.NewReader(body); ; {
 		line, err := lines.ReadString('\n')
 		if err != nil {
@@ -95,7 +95,7 @@ func (s *EventStream) read(body io.Reader) {
 		case "event":
 			name = value
 		case "id":
-			s.lastID = value
+			id = value
 		case "retry":
 			ms, err := strconv.Atoi(value)
 			if err != nil {
@@ -108,6 +108,7 @@ func (s *EventStream) read(body io.Reader) {
 			}
 			data = value
 		case "":
+			s.lastID = id // only now: that of half an event does not count
 			switch {
 			case name == "close":
 				code = closingOf(s.tb, data)
