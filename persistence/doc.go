@@ -104,6 +104,7 @@
 //	{node}:assignment             hash   the node that should own each partition        for ever
 //	{node}:live                   zset   live nodes by when they expire                 as announced
 //	{node}:processes              hash   node -> its process, what must agree, it follows  about as announced
+//	{node}:readers:NODE           hash   reader -> its connections on the node          5 s after the last renewal
 //	market:ticks                  stream prices as clients give them                    15 min and 1 M
 //	market:bars                   stream bars as clients give them                      until they are stored
 //	{market}:ticks                stream rounds of prices, from the feeder alone        15 min and 1 M

@@ -13,6 +13,7 @@ import (
 var lost = map[string][]string{
 	"it is of the processes that run": {"{pNN}:batch:WRITER", "{pNN}:owner", "{pNN}:confirm", "{pNN}:epoch", "{pNN}:probe",
 		"{auth}:confirm", "{auth}:ended", "{node}:confirm", "{node}:assignment", "{node}:live", "{node}:processes",
+		"{node}:readers:NODE",
 		"{market}:feeder", "{market}:feederepoch"},
 	"it is of the moment": {"{auth}:lock:DIGEST", "{limit:CLASS:WHO}", "market:ticks", "market:bars", "{market}:ticks",
 		"{market}:closed", "{market}:wants", "{market}:refused:SYMBOL", "{pNN}:alert:ACCOUNT:DIGEST"},

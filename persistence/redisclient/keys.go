@@ -317,6 +317,9 @@ func (k Keys) NodesKey() string { return "{node}:live" }
 // ProcessesKey holds the process of each live node and what it has published.
 func (k Keys) ProcessesKey() string { return "{node}:processes" }
 
+// NodeReadersKey holds how many connections readers have on a node.
+func (k Keys) NodeReadersKey(node string) string { return "{node}:readers:" + node }
+
 // AssignmentKey holds the node that should own each partition.
 func (k Keys) AssignmentKey() string { return "{node}:assignment" }
 

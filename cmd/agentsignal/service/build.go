@@ -93,9 +93,9 @@ func build(e environment, n *node, s *storage, b *background) (*parts, error) {
 		return nil, err
 	}
 	records := newPublicRecords(e, n, s, runs, proof, own, scorecards)
-	hub := newHub(e, s, system, access.credentials.Authenticator, prices, runs.catalogue, own.ownAgents)
-	subscribe(s.tail, access.credentials.Authenticator, hub, runs, scorecards, own.ownAgents)
 	membership := newMembership(e, n, s, delivery.webhooks.Settings)
+	hub := newHub(e, s, system, access.credentials.Authenticator, prices, runs.catalogue, own.ownAgents, membership.readers)
+	subscribe(s.tail, access.credentials.Authenticator, hub, runs, scorecards, own.ownAgents)
 	risks := &risks{store: s.store, log: e.log}
 	readiness := &readiness{s, system, membership, risks, fixedWarnings(e, n)}
 	return &parts{s, access, system, forecaster, prices, delivery, own, runs, planning, proof, scorecards, records, hub,

@@ -14,6 +14,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/signal/cluster"
 	"github.com/agentsignal/agentsignal/configs"
 	"github.com/agentsignal/agentsignal/persistence/deliveries"
+	"github.com/agentsignal/agentsignal/persistence/eventlog"
 	"github.com/agentsignal/agentsignal/persistence/redisclient"
 )
 
@@ -23,6 +24,8 @@ const (
 
 	followedEvery = 2 * time.Second  // between two publications of what this node follows
 	followedFor   = 10 * time.Second // for which one counts
+
+	readersEvery = 500 * time.Millisecond // between two publications of the connections of readers
 )
 
 // membership is the place of this node among those of the installation.
@@ -35,6 +38,7 @@ type membership struct {
 	webhooks   *deliveries.Settings
 	profile    cluster.Profile                      // what the node publishes of itself
 	secretKeys []string                             // check values of the keys that encrypt secrets
+	readers    *eventlog.Readers                    // nil on a single node
 	joined     atomic.Pointer[partition.Partitions] // nil until the node has joined
 }
 
@@ -42,7 +46,7 @@ func newMembership(e environment, n *node, s *storage, webhooks *deliveries.Sett
 	encryption := keyTrait(settingEncryptionKeys, n.keys.encryption)
 	traits := append(traitsOf(e.config), keyTrait(settingJWTKeys, n.keys.signing), encryption,
 		cluster.Trait{Setting: settingRecordKeys, Values: n.keys.record.Public(), Secret: true})
-	return &membership{
+	m := &membership{
 		config:     e.config,
 		log:        e.log,
 		node:       n.id,
@@ -52,6 +56,10 @@ func newMembership(e environment, n *node, s *storage, webhooks *deliveries.Sett
 		profile:    cluster.Profile{Place: n.place, Traits: traits},
 		secretKeys: encryption.Values,
 	}
+	if m.config.Cluster {
+		m.readers = eventlog.NewReaders(s.store.Client, m.node)
+	}
+	return m
 }
 
 // awaitInstallation waits until Redis answers and holds the configured installation. It
@@ -130,6 +138,24 @@ func (m *membership) publishFollowed(ctx context.Context) error {
 			m.log.Debug("what is followed was not published", "err", err)
 		}
 	})
+}
+
+// shareReaders publishes how many connections readers have on this node, until ctx ends after the streams.
+func (m *membership) shareReaders(ctx context.Context) error {
+	if m.readers == nil {
+		return nil
+	}
+	publish := func(ctx context.Context) {
+		if err := m.readers.Publish(ctx); err != nil {
+			m.log.Debug("connections of readers were not published", "err", err)
+		}
+	}
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), readersEvery)
+		defer cancel()
+		publish(last)
+	}()
+	return every(ctx, m.log, readersEvery, func() { publish(ctx) })
 }
 
 // handOver hands this node's partitions over before the delay of the shutdown, in which

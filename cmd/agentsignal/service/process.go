@@ -211,6 +211,7 @@ func (p *process) join(ctx context.Context) error {
 		"watch redis":    p.risks.run,
 		"watch record":   p.checkpoints.Watch,
 		"show followed":  p.membership.publishFollowed,
+		"share readers":  p.membership.shareReaders,
 	})
 	if err := partitions.Join(ctx); err != nil {
 		return err

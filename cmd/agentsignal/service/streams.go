@@ -20,10 +20,15 @@ const streamGrace = 2 * time.Second
 // newHub returns the hub of the connections of the stream.
 func newHub(
 	e environment, s *storage, system *engine.System, accounts *credentials.Authenticator, p *prices, lists *catalogue.Catalogue,
-	own *agents.Store,
+	own *agents.Store, readers *eventlog.Readers,
 ) *dashboard.Hub {
 	c := e.config.Dashboard
+	var others dashboard.OtherNodes
+	if readers != nil {
+		others = readers
+	}
 	hub := dashboard.NewHub(system, dashboard.Options{
+		OtherNodes:     others,
 		PartitionOf:    s.store.Client.Partition,
 		Authenticator:  accounts,
 		Follower:       s.tail.For(eventlog.Streams),
