@@ -41,7 +41,7 @@ func TestManyAlerts(t *testing.T) {
 		for range 16 {
 			senders.Go(func() {
 				for i := next.Add(1); i <= int64(n); i = next.Add(1) {
-					a := send(fmt.Sprintf("buy BTC note=%s%d", text, i))
+					a := send(fmt.Sprintf("buy BTC sl=20%% tp=40%% note=%s%d", text, i)) // no price ends it
 					id := ""
 					if a.Status == http.StatusOK {
 						id = e2e.Decode[e2e.IntakeAnswer](t, a.Body).ID

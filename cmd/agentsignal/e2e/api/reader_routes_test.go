@@ -40,6 +40,7 @@ var readerRoutes = map[string]func(w *world, c *caller) string{
 	"GET /v1/versions":               same("/v1/versions"),
 	"GET /ws/dashboard":              (*world).checkStream,
 	"GET /v1/ws/dashboard":           (*world).checkStream,
+	"GET /v1/sse/dashboard":          (*world).checkStream,
 	"POST /mcp":                      (*world).checkTools,
 }
 

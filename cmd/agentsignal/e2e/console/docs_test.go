@@ -55,7 +55,7 @@ func TestDocsPage(t *testing.T) {
 	owner.Await("/v1/audit", http.StatusOK)
 	page := newBrowser(t, s.URL+"/docs#/Agents/getAgent", 1280)
 	evaluate[any](t, page, docsScript)
-	evaluate[any](t, page, fmt.Sprintf(`until("the linked operation has the parameter of its path",
+	evaluate[any](t, page, fmt.Sprintf(`window.opened = until("the linked operation has the parameter of its path",
 		() => document.querySelector('.opblock[id$="-getAgent"] tr[data-param-name="id"]'))
 		.then((row) => {
 			row.closest(".opblock").querySelector(".opblock-summary-control").click();
