@@ -67,6 +67,8 @@ func TryDocumentedRequests(t *testing.T, demo *Client, password string) {
 			person.Get(path).Ok(t)
 		case strings.Contains(line, "-X PATCH"):
 			person.Do(http.MethodPatch, path, body[1]).Ok(t)
+		case strings.Contains(line, "-X PUT"):
+			person.Do(http.MethodPut, path, body[1]).Ok(t)
 		case strings.Contains(line, "$TOKEN"):
 			person.Post(path, body[1]).Want(t, http.StatusCreated)
 		case strings.Contains(line, "-X POST"):
