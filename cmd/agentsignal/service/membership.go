@@ -38,7 +38,7 @@ type membership struct {
 	webhooks   *deliveries.Settings
 	profile    cluster.Profile                      // what the node publishes of itself
 	secretKeys []string                             // check values of the keys that encrypt secrets
-	readers    *eventlog.Readers                    // nil on a single node
+	readers    *eventlog.ReaderConnections          // nil on a single node
 	joined     atomic.Pointer[partition.Partitions] // nil until the node has joined
 }
 
@@ -57,7 +57,7 @@ func newMembership(e environment, n *node, s *storage, webhooks *deliveries.Sett
 		secretKeys: encryption.Values,
 	}
 	if m.config.Cluster {
-		m.readers = eventlog.NewReaders(s.store.Client, m.node)
+		m.readers = eventlog.NewReaderConnections(s.store.Client, m.node)
 	}
 	return m
 }

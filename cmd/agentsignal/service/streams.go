@@ -20,7 +20,7 @@ const streamGrace = 2 * time.Second
 // newHub returns the hub of the connections of the stream.
 func newHub(
 	e environment, s *storage, system *engine.System, accounts *credentials.Authenticator, p *prices, lists *catalogue.Catalogue,
-	own *agents.Store, readers *eventlog.Readers,
+	own *agents.Store, readers *eventlog.ReaderConnections,
 ) *dashboard.Hub {
 	c := e.config.Dashboard
 	var others dashboard.OtherNodes

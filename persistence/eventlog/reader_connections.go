@@ -18,8 +18,8 @@ import (
 // readersFor is how long the numbers of a node count after it has published for the last time.
 const readersFor = 5 * time.Second
 
-// Readers shares with other nodes how many connections each reader has on this node. It implements dashboard.OtherNodes.
-type Readers struct {
+// ReaderConnections shares with other nodes how many connections each reader has on this node. It implements dashboard.OtherNodes.
+type ReaderConnections struct {
 	client *redisclient.Client
 	node   string
 
@@ -29,13 +29,13 @@ type Readers struct {
 	whole   bool // Redis may have other numbers than these
 }
 
-// NewReaders returns the numbers of a node.
-func NewReaders(c *redisclient.Client, node string) *Readers {
-	return &Readers{client: c, node: node, counts: make(map[signal.KeyID]int), changed: make(map[signal.KeyID]bool), whole: true}
+// NewReaderConnections returns the numbers of a node.
+func NewReaderConnections(c *redisclient.Client, node string) *ReaderConnections {
+	return &ReaderConnections{client: c, node: node, counts: make(map[signal.KeyID]int), changed: make(map[signal.KeyID]bool), whole: true}
 }
 
 // Share implements dashboard.OtherNodes. Publish stores it.
-func (r *Readers) Share(key signal.KeyID, connections int) {
+func (r *ReaderConnections) Share(key signal.KeyID, connections int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changed[key] = true; connections == 0 {
@@ -46,7 +46,7 @@ func (r *Readers) Share(key signal.KeyID, connections int) {
 }
 
 // Elsewhere implements dashboard.OtherNodes.
-func (r *Readers) Elsewhere(ctx context.Context, keys ...signal.KeyID) (map[signal.KeyID]int, error) {
+func (r *ReaderConnections) Elsewhere(ctx context.Context, keys ...signal.KeyID) (map[signal.KeyID]int, error) {
 	now := strconv.FormatInt(r.client.Now().UnixMilli(), 10)
 	live, err := r.client.RDB.ZRangeByScore(ctx, r.client.NodesKey(), &redis.ZRangeBy{Min: "(" + now, Max: "+inf"}).Result()
 	if err != nil {
@@ -82,7 +82,7 @@ func (r *Readers) Elsewhere(ctx context.Context, keys ...signal.KeyID) (map[sign
 }
 
 // Publish stores what has changed, and keeps the rest from expiring.
-func (r *Readers) Publish(ctx context.Context) error {
+func (r *ReaderConnections) Publish(ctx context.Context) error {
 	r.mu.Lock()
 	key, whole := r.client.NodeReadersKey(r.node), r.whole
 	ids := slices.Collect(maps.Keys(r.changed))

@@ -15,14 +15,14 @@ func TestConnectionsOfReadersAreShared(t *testing.T) {
 		_, err := s.Nodes.AnnounceNode(t.Context(), node, time.Minute, false)
 		wantNoError(t, err)
 	}
-	a, b, c := NewReaders(s.Client, "a"), NewReaders(s.Client, "b"), NewReaders(s.Client, "c")
-	publish := func(nodes ...*Readers) {
+	a, b, c := NewReaderConnections(s.Client, "a"), NewReaderConnections(s.Client, "b"), NewReaderConnections(s.Client, "c")
+	publish := func(nodes ...*ReaderConnections) {
 		t.Helper()
 		for _, r := range nodes {
 			wantNoError(t, r.Publish(t.Context()))
 		}
 	}
-	elsewhere := func(what string, r *Readers, want map[signal.KeyID]int) {
+	elsewhere := func(what string, r *ReaderConnections, want map[signal.KeyID]int) {
 		t.Helper()
 		got, err := r.Elsewhere(t.Context(), "ann", "bob")
 		if err != nil || !maps.Equal(got, want) {
@@ -65,7 +65,7 @@ func TestConnectionsOfReadersAreSharedAfterFailures(t *testing.T) {
 	s, server := leaseStore(t)
 	_, err := s.Nodes.AnnounceNode(t.Context(), "a", time.Minute, false)
 	wantNoError(t, err)
-	a, b := NewReaders(s.Client, "a"), NewReaders(s.Client, "b")
+	a, b := NewReaderConnections(s.Client, "a"), NewReaderConnections(s.Client, "b")
 	a.Share("ann", 1)
 	wantNoError(t, a.Publish(t.Context()))
 	a.Share("bob", 2)
