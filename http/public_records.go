@@ -84,7 +84,7 @@ func (h *PublicRecordHandlers) find(c *call) (*recordpage.Files, error) {
 	if !credential.IsSlug(slug) {
 		return nil, signal.NotFound("record")
 	}
-	h.tell(c)
+	h.setHeaders(c)
 	p, err := h.publications.PublicationBySlug(ctx, slug)
 	if err != nil {
 		if signal.KindOf(err) == signal.KindNotFound {
@@ -97,8 +97,8 @@ func (h *PublicRecordHandlers) find(c *call) (*recordpage.Files, error) {
 	return files, err
 }
 
-// tell sets the headers of every answer with a record.
-func (h *PublicRecordHandlers) tell(c *call) {
+// setHeaders sets the headers of every answer with a record.
+func (h *PublicRecordHandlers) setHeaders(c *call) {
 	header := c.Header()
 	header["Content-Security-Policy"] = recordPolicy
 	if h.robots != nil {
@@ -112,7 +112,7 @@ func (h *PublicRecordHandlers) refuse(c *call, err error) error {
 	if signal.KindOf(err) != signal.KindNotFound || !strings.Contains(c.r.Header.Get("Accept"), "text/html") {
 		return err
 	}
-	h.tell(c)
+	h.setHeaders(c)
 	c.Header()["Cache-Control"] = headerNoStore
 	gone, status := signal.CodeOf(err) == "record_gone", http.StatusNotFound
 	if gone {

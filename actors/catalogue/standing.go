@@ -9,7 +9,7 @@ import (
 // Standing is what is listed of an account as of a position of its log.
 type Standing struct {
 	Counts map[signal.AgentID]Count // those without signals may be missing
-	Last   signal.Position          // of the newest creation or closing; zero if there is none
+	Last   signal.Position          // of the newest creation or closing; zero without one
 	Closed []signal.Location        // those that were closed last, newest first
 	Open   []signal.Location        // those that were created last, newest first
 }

@@ -90,7 +90,7 @@ type Sources struct {
 // Record is what a public record shows. It does not change.
 type Record struct {
 	Account signal.AccountID
-	// Checkpoint is the newest one, as of which all is, with the signatures of witnesses in Note. Nil: there is none yet.
+	// Checkpoint is the newest one, as of which all is, with the signatures of witnesses in Note. Nil before the first.
 	Checkpoint *record.Signed
 	Note       []byte
 	// Newest is the account's newest leaf in it, which has Totals. Nil: none can be opened, and Totals are those of all leaves,

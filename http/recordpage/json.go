@@ -109,7 +109,7 @@ type closedJSON struct {
 
 // proofJSON is what the leaves are checked with.
 type proofJSON struct {
-	Checkpoint string        `json:"checkpoint"` // the signed note; empty: there is none
+	Checkpoint string        `json:"checkpoint"` // the signed note; empty without one
 	Heads      *verify.Entry `json:"heads"`
 	Newest     *verify.Leaf  `json:"newest"` // of the account, which counts its signals
 	Keys       []string      `json:"keys"`

@@ -70,7 +70,7 @@ func (f *Files) Proof(id signal.SignalID) []byte {
 // Renderer makes files.
 type Renderer struct {
 	Keys   []string // the public keys that sign checkpoints, the present one first
-	Script string   // path of the script that verifies in the browser; empty: there is none
+	Script string   // path of the script that verifies in the browser; empty without one
 }
 
 // Render returns the files of a record that is shown as p.

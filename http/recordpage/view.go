@@ -19,7 +19,7 @@ import (
 type pageView struct {
 	Slug, Title, Account, Script string
 
-	AsOf, AsOfDay   string // of the checkpoint; empty: there is none
+	AsOf, AsOfDay   string // of the checkpoint; empty without one
 	Updated         string // RFC 3339
 	Created, Closed string // for all time
 	Leaf            string // which leaf counts them; empty: by the word of the service

@@ -244,7 +244,7 @@ func (s *Proofs) Account(ctx context.Context, p int, account signal.AccountID) (
 }
 
 // SignedUpTo returns a position up to which the log of partition p with the given head, which was signed at a time, has the
-// leaves of all entries of the signal log: mostly the last one before that time, and zero if there is none.
+// leaves of all entries of the signal log: mostly the last one before that time, and zero without one.
 func (s *Proofs) SignedUpTo(ctx context.Context, p int, head tlog.Tree, at time.Time) (signal.Position, error) {
 	// The time has whole seconds. What was appended around it may have got its leaf later.
 	for back := -time.Second; ; back = 2*max(back, 0) + time.Second {
