@@ -213,6 +213,10 @@ func TestCORS(t *testing.T) {
 		h.Get("Access-Control-Allow-Methods") != "POST" || h.Get("Access-Control-Allow-Credentials") != "" {
 		t.Errorf("preflight: %d %v", a.Status, h)
 	}
+	if a := do(t, s, "OPTIONS", "/v1/account/public", "", "Authorization:", "Origin: https://app.example.com",
+		"Access-Control-Request-Method: PUT"); a.Header.Get("Access-Control-Allow-Methods") != "PUT" {
+		t.Errorf("preflight of PUT: %d %v", a.Status, a.Header)
+	}
 	a = do(t, s, "GET", "/v1/signals?limit=0", "", "Origin: https://app.example.com")
 	if a.Status != 400 || a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" ||
 		!strings.Contains(a.Header.Get("Access-Control-Expose-Headers"), "X-Run-Id") {

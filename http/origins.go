@@ -30,7 +30,8 @@ func NewOrigins(origins []string) (*Origins, error) {
 	}
 	return &Origins{allowed: allowed, cors: cors.New(cors.Options{
 		AllowedOrigins: origins,
-		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete},
+		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+			http.MethodDelete},
 		AllowedHeaders: []string{"Accept", "Authorization", "Content-Type", "Idempotency-Key", "Last-Event-Id",
 			"Mcp-Method", "Mcp-Name", "Mcp-Protocol-Version", "Traceparent", "X-Request-Id", "X-Service-Version"},
 		ExposedHeaders: []string{"Deprecation", "Idempotency-Replayed", "Location", "RateLimit", "RateLimit-Policy",
