@@ -476,8 +476,8 @@ func (h *AlertHandlers) settle(ctx context.Context, a *alert, carried *signal.Al
 func (h *AlertHandlers) submit(ctx context.Context, a *alert, carried *signal.Alert, d signal.Direction) (alertAnswer, error) {
 	carried.Request = a.request(http.StatusOK, "", nil)
 	req := signal.RunRequest{Account: a.agent.Account, Agent: a.agent.ID, Own: &a.agent, Asset: a.asset, Strategy: a.Strategy,
-		Alert: carried, Submission: &signal.Submission{Direction: d, Price: a.Price, Claim: a.Confidence, Parameters: a.Parameters,
-			Reference: a.Reference}}
+		Alert: carried, Submission: &signal.Submission{Direction: d, Price: a.Price, Claim: a.Confidence,
+			Parameters: a.Parameters, Reference: a.Reference}}
 	s := req.Submission
 	withDefaults(&req)
 	if a.Stop.Value > 0 {

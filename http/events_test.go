@@ -166,7 +166,8 @@ func overHTTP2(t *testing.T, f *fakes) (answer *http.Response, leave context.Can
 		t.Fatal(err)
 	}
 	h := answer.Header
-	if answer.StatusCode != 200 || answer.ProtoMajor != 2 || h.Get("Content-Type") != "text/event-stream" || h.Get("Connection") != "" {
+	if answer.StatusCode != 200 || answer.ProtoMajor != 2 || h.Get("Content-Type") != "text/event-stream" ||
+		h.Get("Connection") != "" {
 		t.Errorf("%s %d, %v", answer.Proto, answer.StatusCode, h)
 	}
 	return answer, leave, func() error {
@@ -254,10 +255,11 @@ func TestEventsByHTTP2EndWithTheirClient(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				conns := make(chan dashboard.Conn, 1)
-				_, leave, shutdown := overHTTP2(t, &fakes{events: func(conn dashboard.Conn, _ []byte, _ *signal.Principal) func() {
+				begin := func(conn dashboard.Conn, _ []byte, _ *signal.Principal) func() {
 					go func() { _, _ = conn.Write([]byte("retry: 1\n")); conns <- conn }()
 					return func() {}
-				}})
+				}
+				_, leave, shutdown := overHTTP2(t, &fakes{events: begin})
 				conn, written, read := <-conns, make(chan error), make(chan error)
 				go func() {
 					_ = conn.SetWriteDeadline(time.Now().Add(time.Minute))

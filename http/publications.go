@@ -39,8 +39,8 @@ const (
 	maxTitle   = 80 // characters
 	titleRule  = "must be a text for the head of the page"
 	// publicationNotice is what an account must know before it makes its record public.
-	publicationNotice = "While it is enabled, anyone reads without a credential what the agents of the account did. That publishes " +
-		"the id of the account and the salt of its leaves, which cannot be taken back. A slug is never free again."
+	publicationNotice = "While it is enabled, anyone reads without a credential what the agents of the account did. That " +
+		"publishes the id of the account and the salt of its leaves, which cannot be taken back. A slug is never free again."
 )
 
 // reservedSlugs are not for accounts: their pages would look like those of the service.

@@ -14,8 +14,9 @@ import (
 func TestReadersGetWhatIsDescribed(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, &fakes{})
-	ids := strings.NewReplacer("{id}", "trading", "{asset}", "BTC", "{log}", "0", "{path}", "8%2F0%2F000", "{key_id}", string(keyID),
-		"{intake_id}", "ink_1", "{delivery_id}", "dlv_1", "{token}", "ain_1", "{file}", "x", "{code}", "x")
+	ids := strings.NewReplacer("{id}", "trading", "{asset}", "BTC", "{log}", "0", "{path}", "8%2F0%2F000",
+		"{key_id}", string(keyID), "{intake_id}", "ink_1", "{delivery_id}", "dlv_1", "{token}", "ain_1",
+		"{file}", "x", "{code}", "x")
 	refused := 0
 	for _, route := range s.Routes() {
 		method, path, _ := strings.Cut(route, " ")

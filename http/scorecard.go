@@ -119,7 +119,8 @@ func (h *ScorecardHandlers) summary(c *call) error {
 	if err != nil {
 		return err
 	}
-	v := summaryView{View: p.View, ByAgent: []agentSums{}, Today: todayView{results.Closed, results.Wins, results.R, results.RNet}}
+	v := summaryView{View: p.View, ByAgent: []agentSums{},
+		Today: todayView{results.Closed, results.Wins, results.R, results.RNet}}
 	agents, err := h.agents.list(ctx, p)
 	if err != nil {
 		return err

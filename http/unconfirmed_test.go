@@ -36,7 +36,8 @@ var immediateReads = []string{"/", "/dashboard", "/dashboard/", "/dashboard/{fil
 	"/v1/agents/{id}", "/v1/agents/{id}/intakes", "/v1/agents/{id}/intakes/{intake_id}/requests", "/v1/assets",
 	"/v1/assets/{asset}/bars", "/v1/asyncapi.yaml", "/v1/auth/api-keys", "/v1/log/checkpoint", "/v1/log/consistency",
 	"/v1/log/key", "/v1/log/tiles/{log}/{path}", "/v1/log/witness", "/v1/openapi.json", "/v1/openapi.yaml", "/v1/signals",
-	"/v1/signals/weather", "/v1/signals/weather/{id}", "/v1/signals/{id}/proof", "/v1/sse/dashboard", "/v1/versions", "/v1/ws/dashboard",
+	"/v1/signals/weather", "/v1/signals/weather/{id}", "/v1/signals/{id}/proof", "/v1/sse/dashboard", "/v1/versions",
+	"/v1/ws/dashboard",
 	"/ws/dashboard"}
 
 // What a failover may lose is not shown, whether the record is there or not.

@@ -88,9 +88,12 @@ func BenchmarkListOfViews(b *testing.B) {
 		assets = append(assets, string([]byte{'A', byte('A' + i/10), byte('A' + i%10)}))
 	}
 	for name, v := range map[string]*signal.View{
-		"none": nil, "everything": signal.NewView(none, none, none), "agent": signal.NewView(signal.NamesOf("trading"), none, none),
-		"asset": signal.NewView(none, signal.NamesOf("AAA"), none), "100 assets": signal.NewView(none, signal.NamesOf(assets...), none),
-		"all": signal.NewView(signal.NamesOf("trading", "seo"), signal.NamesOf(assets...), signal.NamesOf("momentum", "breakout")),
+		"none": nil, "everything": signal.NewView(none, none, none),
+		"agent":      signal.NewView(signal.NamesOf("trading"), none, none),
+		"asset":      signal.NewView(none, signal.NamesOf("AAA"), none),
+		"100 assets": signal.NewView(none, signal.NamesOf(assets...), none),
+		"all": signal.NewView(signal.NamesOf("trading", "seo"), signal.NamesOf(assets...),
+			signal.NamesOf("momentum", "breakout")),
 	} {
 		q := Query{Account: acc, View: v, Direction: signal.Long, Limit: 25}
 		b.Run(name, func(b *testing.B) {

@@ -215,7 +215,8 @@ func pick[T any](r *rand.Rand, values ...T) T { return values[r.IntN(len(values)
 
 func randomQuery(r *rand.Rand, m *model) Query {
 	assets := []string{"", "", "", "bTc", "btcusdt", "ETH", "SOL", "Standing Desk", "ÄPFEL", "Gold", "xauusd", "none"}
-	q := Query{Account: acc, View: pick(r, nil, nil, randomView(r)), Limit: 1 + r.IntN(100), Offset: pick(r, 0, 0, r.IntN(50), r.IntN(len(m.signals)+5)),
+	q := Query{Account: acc, View: pick(r, nil, nil, randomView(r)), Limit: 1 + r.IntN(100),
+		Offset:    pick(r, 0, 0, r.IntN(50), r.IntN(len(m.signals)+5)),
 		Asset:     pick(r, assets...),
 		Strategy:  pick(r, "", "", "", "momentum", "breakout", "blog_post", "alpha", "own", "none"),
 		Agent:     pick(r, signal.AgentID(""), "", "", "trading", "weather", "own", "momentum", "texts", "alpha", "none"),
@@ -260,7 +261,8 @@ func TestEveryQueryEqualsAPlainScan(t *testing.T) {
 				{Account: acc, Limit: 30, Agent: "own", Strategy: "momentum"},
 				{Account: acc, Limit: 30, Strategy: "alpha"},
 				{Account: acc, Limit: 30, Asset: "eth", MinConfidence: .9},
-				{Account: acc, Limit: 30, View: signal.NewView(signal.Names{}, signal.NamesOf("btc", "STANDING desk"), signal.Names{})},
+				{Account: acc, Limit: 30,
+					View: signal.NewView(signal.Names{}, signal.NamesOf("btc", "STANDING desk"), signal.Names{})},
 				{Account: acc, Limit: 30, Direction: signal.Short,
 					View: signal.NewView(signal.NamesOf("own", "texts"), signal.Names{}, signal.NamesOf("alpha", "blog_post"))},
 			}

@@ -49,7 +49,8 @@ func TestAnAccountsFiltersNameOnlySoManyAssets(t *testing.T) {
 	if _, got := s.hub.Refusal(t.Context(), principalOf(alice), read("a0,b3")); got != "" {
 		t.Errorf("a handshake with names that are counted already: %s", got)
 	}
-	if _, got := s.hub.Refusal(t.Context(), principalOf(alice), read("a0,new")); !strings.Contains(got, "may name 10 assets together") {
+	_, got := s.hub.Refusal(t.Context(), principalOf(alice), read("a0,new"))
+	if !strings.Contains(got, "may name 10 assets together") {
 		t.Errorf("a handshake with a further name: %q", got)
 	}
 	late := s.begun("assets=new") // as if another connection had taken the room meanwhile

@@ -318,7 +318,8 @@ func oneSession(
 	}
 	c := &client{tb: s.tb, ws: ws}
 	defer ws.Close()
-	if err := ws.WriteMessage(websocket.TextMessage, []byte(`{"action":"auth","api_key":"`+string(principal.Key)+`"}`)); err != nil {
+	if err := ws.WriteMessage(websocket.TextMessage,
+		[]byte(`{"action":"auth","api_key":"`+string(principal.Key)+`"}`)); err != nil {
 		return passage{}, err
 	}
 	if r.IntN(2) == 0 {

@@ -110,21 +110,25 @@ func TestWhatAppliesOfAView(t *testing.T) {
 		{`{"assets":[]}`, `{"assets":["BTC"]}`, `{"assets":[]}`, ""},
 		{`{"agents":[]}`, `{}`, `{"agents":[]}`, ""},
 		{`{"strategies":[]}`, `{"directions":["long"]}`, `{"strategies":[]}`, ""},
-		{`{"agents":["trading"]}`, `{"strategies":["momentum"]}`, `{"agents":["trading"],"strategies":["momentum"]}`, "BTC status"},
+		{`{"agents":["trading"]}`, `{"strategies":["momentum"]}`, `{"agents":["trading"],"strategies":["momentum"]}`,
+			"BTC status"},
 		{`{"agents":["trading"],"strategies":["momentum","breakout"]}`, `{"agents":["trading"],"strategies":["breakout"]}`,
 			`{"agents":["trading"],"strategies":["breakout"]}`, "ETH status"},
 		{`{"agents":["seo"]}`, `{}`, `{"agents":["seo"]}`, "SOL"},
 		// The filter of a client does not concern agent.status, its view does.
 		{`{"assets":["BTC","ETH"]}`, `{"assets":["ETH"]}`, `{"assets":["ETH"]}`, "ETH status"},
-		{`{"assets":["BTC"],"strategies":["momentum"]}`, `{"assets":["ETH"]}`, `{"assets":[],"strategies":["momentum"]}`, "status"},
+		{`{"assets":["BTC"],"strategies":["momentum"]}`, `{"assets":["ETH"]}`, `{"assets":[],"strategies":["momentum"]}`,
+			"status"},
 	} {
 		c := s.welcomed(readerOf(test.view))
 		e := c.ask(`{"action":"subscribe","filters":`+test.filters+`}`, "subscribed")
 		c.wantPart(e, `"view":`+test.want+`,"denied"`)
 		s.journal.append(seen("trading", "BTC", "momentum"), seen("trading", "ETH", "breakout"), seen("seo", "SOL", "article"),
-			signal.Event{Account: alice, Type: signal.AgentFailed, Agent: "trading", Run: "r", Asset: "BTC", Strategy: "momentum"},
+			signal.Event{Account: alice, Type: signal.AgentFailed, Agent: "trading", Run: "r", Asset: "BTC",
+				Strategy: "momentum"},
 			signal.Event{Account: alice, Type: signal.AgentStarted, Agent: "trading", Run: "r"}, // of what is not known
-			signal.Event{Account: alice, Type: signal.SystemNotification, Data: []byte(`{"message":"Webhook whk_1 was disabled"}`)})
+			signal.Event{Account: alice, Type: signal.SystemNotification,
+				Data: []byte(`{"message":"Webhook whk_1 was disabled"}`)})
 		var got []string
 		for _, e := range c.untilPong() {
 			switch {
@@ -207,7 +211,8 @@ func TestNamesThatAViewHasNot(t *testing.T) {
 		}
 	})
 	for _, test := range []struct{ view, filters, want string }{
-		{`{"agents":["mine"],"strategies":["cross"]}`, `{"agents":["NAME"]}`, `no value of agents \"NAME\": must be one of: mine`},
+		{`{"agents":["mine"],"strategies":["cross"]}`, `{"agents":["NAME"]}`,
+			`no value of agents \"NAME\": must be one of: mine`},
 		{`{"agents":["mine"],"strategies":["cross"]}`, `{"strategies":["NAME"]}`,
 			`no value of strategies \"NAME\": must be one of: cross`},
 		{`{"agents":["trading"],"strategies":["breakout"]}`, `{"agents":["NAME"]}`,
@@ -220,14 +225,13 @@ func TestNamesThatAViewHasNot(t *testing.T) {
 			c := s.welcomed(readerOf(test.view))
 			c.wantReply(`{"action":"subscribe","filters":`+filters+`}`, "error", want)
 			c.ws.Close()
-			first := &Subscription{}
 			faults := ""
 			values := map[string]string{"agents": name}
 			if strings.Contains(filters, "strategies") {
 				values = map[string]string{"strategies": name}
 			}
 			p := readerOf(test.view)
-			first = ReadSubscription(p.View, func(param string) (string, bool) { v, ok := values[param]; return v, ok },
+			first := ReadSubscription(p.View, func(param string) (string, bool) { v, ok := values[param]; return v, ok },
 				func(_, detail string) { faults += detail })
 			if _, detail := s.hub.Refusal(t.Context(), p, first); detail != "" {
 				faults += detail
@@ -296,7 +300,8 @@ func TestAReaderResumesFromWhatItSees(t *testing.T) {
 func TestEventsDuringASearchOfAReader(t *testing.T) {
 	t.Parallel()
 	s := newService(t, func(o *Options) { o.RingFrames = 2 })
-	p := s.journal.append(slices.Repeat([]signal.Event{seen("trading", "BTC", "momentum"), seen("trading", "ETH", "momentum")}, 3)...)
+	p := s.journal.append(slices.Repeat(
+		[]signal.Event{seen("trading", "BTC", "momentum"), seen("trading", "ETH", "momentum")}, 3)...)
 	during := s.duringASearch(seen("trading", "ETH", "momentum"), seen("trading", "BTC", "momentum"))
 	during.armed.Store(true)
 	c := s.dialQuery(readerOf(`{"assets":["BTC"]}`), websocket.DefaultDialer, "last_event_id="+p[0].String())

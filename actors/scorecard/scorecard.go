@@ -571,6 +571,7 @@ func (r *Recorded) add(e *entry) {
 
 // fits reports whether q selects the group.
 func (g *group) fits(q *Query) bool {
-	return q.View.Sees(g.agent, g.groupKey.asset, g.strategy) && (q.Agent == "" || g.agent == q.Agent) && (q.Strategy == "" || g.strategy == q.Strategy) &&
+	return q.View.Sees(g.agent, g.groupKey.asset, g.strategy) && (q.Agent == "" || g.agent == q.Agent) &&
+		(q.Strategy == "" || g.strategy == q.Strategy) &&
 		(q.Asset == "" || g.groupKey.asset == spelling.Fold(q.Asset)) && (q.Timeframe == "" || g.timeframe == q.Timeframe)
 }

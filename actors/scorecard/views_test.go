@@ -24,7 +24,8 @@ func TestAViewIsAsAnAccountOfItsSignals(t *testing.T) {
 		whole, part := &fakeRecords{}, &fakeRecords{}
 		r := rand.New(rand.NewPCG(1, 3))
 		for i := range 300 {
-			made := signal.Signal{Agent: pick(r, signal.AgentID("trading"), "mine", "other", "texts"), Asset: pick(r, "BTC", "btc", "XBT", "ETH", "Tables"),
+			made := signal.Signal{Agent: pick(r, signal.AgentID("trading"), "mine", "other", "texts"),
+				Asset:    pick(r, "BTC", "btc", "XBT", "ETH", "Tables"),
 				Strategy: pick(r, "momentum", "alpha", "beta")}
 			exit := 99 + 2.5*r.Float64()
 			change := func(s *signal.Signal) {
@@ -48,7 +49,8 @@ func TestAViewIsAsAnAccountOfItsSignals(t *testing.T) {
 					Closing: &signal.Closing{Reason: signal.AgentExit, At: morning}})
 			}
 		}
-		o := Options{Now: clock, Cost: func(string) float64 { return .001 }, Name: func(asset string) string { return named(asset, false) }}
+		o := Options{Now: clock, Cost: func(string) float64 { return .001 },
+			Name: func(asset string) string { return named(asset, false) }}
 		got, err := New(whole, o).Card(t.Context(), Query{Account: "acc_1", View: v})
 		want, err2 := New(part, o).Card(t.Context(), Query{Account: "acc_1"})
 		if err != nil || err2 != nil {

@@ -292,7 +292,7 @@ type submission struct {
 	Timeframe  string         `json:"timeframe,omitempty" jsonschema:"1m, 5m, 1h or 1d; default: the agent's, else 1h"`
 	Risk       string         `json:"risk_level,omitempty" jsonschema:"low, medium or high; default: the agent's, else medium"`
 	ExpiresIn  int64          `json:"expires_in,omitempty" jsonschema:"seconds until it expires, 60 to 3888000"`
-	Confidence *float64       `json:"confidence,omitempty" jsonschema:"your own probability of a profit; kept as claimed_confidence"`
+	Confidence *float64       `json:"confidence,omitempty" jsonschema:"your probability of a profit; kept as claimed_confidence"`
 	Price      *float64       `json:"price,omitempty" jsonschema:"what you saw; refused if the market has moved away from it"`
 	Indicators []string       `json:"indicators,omitempty" jsonschema:"names of what you looked at"`
 	Reasoning  string         `json:"reasoning,omitempty" jsonschema:"why, in words"`

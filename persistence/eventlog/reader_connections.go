@@ -18,7 +18,8 @@ import (
 // readersFor is how long the numbers of a node count after it has published for the last time.
 const readersFor = 5 * time.Second
 
-// ReaderConnections shares with other nodes how many connections each reader has on this node. It implements dashboard.OtherNodes.
+// ReaderConnections shares with other nodes how many connections each reader has on this node. It implements
+// dashboard.OtherNodes.
 type ReaderConnections struct {
 	client *redisclient.Client
 	node   string
@@ -31,7 +32,8 @@ type ReaderConnections struct {
 
 // NewReaderConnections returns the numbers of a node.
 func NewReaderConnections(c *redisclient.Client, node string) *ReaderConnections {
-	return &ReaderConnections{client: c, node: node, counts: make(map[signal.KeyID]int), changed: make(map[signal.KeyID]bool), whole: true}
+	return &ReaderConnections{client: c, node: node,
+		counts: make(map[signal.KeyID]int), changed: make(map[signal.KeyID]bool), whole: true}
 }
 
 // Share implements dashboard.OtherNodes. Publish stores it.

@@ -227,7 +227,8 @@ func TestReadersOnTheStream(t *testing.T) {
 		return e2e.Decode[e2e.WireSignal](t, a.Body).ID
 	}
 	reader := e2e.Decode[wireReader](t, user.Post("/v1/auth/api-key",
-		`{"name":"ann","view":{"assets":["standing desk"],"agents":["seo"]},"max_connections":4}`).Want(t, http.StatusCreated).Body)
+		`{"name":"ann","view":{"assets":["standing desk"],"agents":["seo"]},"max_connections":4}`).
+		Want(t, http.StatusCreated).Body)
 	const all = `"channels":["signal.new","signal.updated","agent.status","system.notification"]`
 	owner, first, second := trader.Dial(), user.With(reader.Secret).Dial(), trader.With("").Dial()
 	second.Send(`{"action":"auth","api_key":"` + reader.Secret + `"}`)

@@ -374,7 +374,8 @@ func TestConsoleIsAccessible(t *testing.T) {
 			check(place)
 		}
 		for place, dialog := range map[string]string{
-			"account": "New key", "readers": "New readers", "webhooks": "New webhook", "run?tab=schedules": "New schedule", "live": "Help and keys",
+			"account": "New key", "readers": "New readers", "webhooks": "New webhook", "run?tab=schedules": "New schedule",
+			"live":                "Help and keys",
 			"webhooks/" + hook.ID: "Recover…", "agents": "New agent", "agents/my_agent": "Edit…",
 		} {
 			act(t, page, fmt.Sprintf(`location.hash = "#/%s"`, place), `await until("it is loaded", () => !find(".wait"))`,

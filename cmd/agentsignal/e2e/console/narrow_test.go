@@ -144,7 +144,8 @@ func TestConsoleKeys(t *testing.T) {
 		`document.activeElement.click()`, fmt.Sprintf(`await until("it opens", () => location.hash === "#/signals/%s")`, made.ID),
 		goes("gl", "live"), goes("gs", "scorecard"), goes("gw", "weather"), goes("gc", "content"), goes("gr", "run"), goes("gh",
 			"webhooks"),
-		goes("gp", "public"), goes("ga", "account"), goes("gl", "live"), `await until("the filters are there", () => find("#f-asset"))`,
+		goes("gp", "public"), goes("ga", "account"), goes("gl", "live"),
+		`await until("the filters are there", () => find("#f-asset"))`,
 		`strike("/")`, `if (document.activeElement !== find("#f-asset")) throw new Error("/ does not lead to the filter")`,
 		`strike("j"); strike("g"); strike("s")`, `if (location.hash !== "#/live") throw new Error("keys work while one types")`,
 		`strike("Escape")`, `if (document.activeElement === find("#f-asset"))

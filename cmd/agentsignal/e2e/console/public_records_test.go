@@ -87,7 +87,8 @@ func TestPublishingInTheConsole(t *testing.T) {
 		`await until("the badge is there", () => find("main img")?.naturalWidth > 0)`,
 		`if (!has("`+s.URL+`/r/my-record/badge.svg", "main")) throw new Error("the code of the badge is not there")`)
 	status("my-record", http.StatusOK)
-	act(t, page, `await fill("#p-slug", "Admin!")`, `if (find("#p-slug").checkValidity()) throw new Error("a slug is not checked")`,
+	act(t, page, `await fill("#p-slug", "Admin!")`,
+		`if (find("#p-slug").checkValidity()) throw new Error("a slug is not checked")`,
 		`await fill("#p-slug", "admin")`, `await press("Save")`, `await press("Confirm")`,
 		`await shows("reserved for the service")`, `await press("Cancel")`,
 		`await fill("#p-slug", "other-record")`, `await press("Save")`, `await shows("stops working for ever", "dialog")`,

@@ -58,14 +58,17 @@ func TestConsoleReaders(t *testing.T) {
 
 	// Thirty at once, of which the list has two pages.
 	act(t, page, `await press("New readers")`, `await fill("#r-name", "customers")`, `await fill("#r-count", "30")`,
-		`await press("Create 30")`, `await until("the keys are shown", () => document.querySelectorAll("dialog .secret code").length === 30)`,
-		`window.copied = []; Object.defineProperty(navigator, "clipboard", {value: {writeText: async (text) => void copied.push(text)}})`,
+		`await press("Create 30")`,
+		`await until("the keys are shown", () => document.querySelectorAll("dialog .secret code").length === 30)`,
+		`window.copied = []`, `
+			Object.defineProperty(navigator, "clipboard", {value: {writeText: async (text) => void copied.push(text)}})`,
 		`await press("Copy all")`, `await press("Copy as CSV")`, `await press("Copy the key of customers-1")`)
 	check("thirty new keys")
 	copied := evaluate[[]string](t, page, "copied")
 	keys := strings.Split(copied[0], "\n")
 	rows := strings.Split(copied[1], "\r\n")
-	if len(keys) != 30 || len(rows) != 32 || rows[0] != "name,api_key" || rows[1] != "customers-1,"+keys[0] || copied[2] != keys[0] {
+	if len(keys) != 30 || len(rows) != 32 || rows[0] != "name,api_key" || rows[1] != "customers-1,"+keys[0] ||
+		copied[2] != keys[0] {
 		t.Errorf("copied are %q", copied)
 	}
 	last := e2e.NewClient(t, s.URL, keys[29])

@@ -163,7 +163,8 @@ func TestEventsAfterCuts(t *testing.T) {
 		}
 	}
 	socket.Await("the last signal", hasSignal(*last.Load()))
-	socket.Until("the end of the last run", func(all []e2e.Message) bool { return all[len(all)-1].StatusOf().Status == "completed" })
+	socket.Until("the end of the last run",
+		func(all []e2e.Message) bool { return all[len(all)-1].StatusOf().Status == "completed" })
 	if want := textsOf(socket, first); !slices.Equal(want, got) || connections < 5 {
 		t.Errorf("after %d connections there are %d events, by WebSocket %d:\n%s", connections, len(got), len(want),
 			strings.Join(got, "\n"))
