@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -51,7 +50,7 @@ func runBareServer(ctx context.Context, addr string) error {
 	mux.HandleFunc("GET /{$}", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("GET /stream", func(w http.ResponseWriter, r *http.Request) {
 		if ws, err := up.Upgrade(w, r, nil); err == nil {
-			go b.join(ws)
+			go b.join(ws, strings.Split(r.URL.Query().Get("assets"), ","))
 		}
 	})
 	mux.HandleFunc("GET /publish", func(w http.ResponseWriter, r *http.Request) {
@@ -71,28 +70,19 @@ func runBareServer(ctx context.Context, addr string) error {
 	return nil
 }
 
-// join subscribes a connection and then reads from it until it ends.
-func (b *bareServer) join(ws *websocket.Conn) {
+// join subscribes a connection to assets and then reads from it until it ends.
+func (b *bareServer) join(ws *websocket.Conn, assets []string) {
 	defer ws.Close()
-	var m struct {
-		Filters struct {
-			Assets []string `json:"assets"`
-		} `json:"filters"`
-	}
-	_, text, err := ws.ReadMessage()
-	if err != nil || json.Unmarshal(text, &m) != nil {
-		return
-	}
 	raw, err := ws.NetConn().(*net.TCPConn).SyscallConn()
 	if err != nil || ws.WriteMessage(websocket.TextMessage, []byte(`{"type":"subscribed"}`)) != nil {
 		return
 	}
-	slices.Sort(m.Filters.Assets)
-	key := strings.Join(m.Filters.Assets, ",")
+	slices.Sort(assets)
+	key := strings.Join(assets, ",")
 	b.mu.Lock()
 	g := b.groups[key]
 	if g == nil {
-		g = &bareGroup{assets: m.Filters.Assets}
+		g = &bareGroup{assets: assets}
 		b.groups[key] = g
 	}
 	g.members = append(g.members, raw)

@@ -52,11 +52,15 @@ type named struct {
 
 // benchmarks returns all benchmarks, which print to r.
 func benchmarks(r *report) []named {
+	stream := &streamBenchmark{r}
 	return []named{
 		{"append", "Durable appends by 256 callers, against a bare pipeline", &appendBenchmark{r}},
 		{"runs", "POST /v1/agents/trading/run to durable", &runsBenchmark{r}},
 		{"lists", "GET /v1/signals with a million signals", &listsBenchmark{r}},
-		{"stream", "Fan-out to 1,000 and 10,000 connections, against a bare server", &streamBenchmark{r}},
+		{"stream", "Fan-out to 1,000 and 10,000 connections, against a bare server", stream},
+		{"readers", "Connections of 10,000 readers, against those of one key with their filters",
+			&streamPairs{stream, (*streamPairs).readers, 0}},
+		{"events", "Server-Sent Events, against WebSockets", &streamPairs{stream, (*streamPairs).events, 0}},
 		{"webhooks", "Deliveries to the endpoints of clients, against a bare loop that signs and sends", &webhooksBenchmark{r}},
 		{"lifecycle", "A million open signals, and a hundred thousand that close", &lifecycleBenchmark{r}},
 		{"record", "What the Merkle log adds to a run", &recordBenchmark{r}},

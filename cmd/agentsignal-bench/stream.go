@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -21,8 +22,14 @@ const (
 	loadCPU        = 1
 )
 
+// Paths of the service's stream.
+const (
+	socketsPath = "/v1/ws/dashboard"
+	eventsPath  = "/v1/sse/dashboard"
+)
+
 // streamRates are signals per second of the latency figures, by the number of connections.
-var streamRates = map[int][]float64{1000: {300, 900}, 10_000: {50, 100}}
+var streamRates = map[int][]float64{1000: {300, 900}, 2000: {250}, 10_000: {50, 100}}
 
 // publisher sends a signal of an asset, with the number n in its payload.
 type publisher func(ctx context.Context, asset string, n uint32) error
@@ -95,15 +102,27 @@ type fanOut struct {
 }
 
 func (b *streamBenchmark) serviceFanOut(ctx context.Context, connections int) (_ fanOut, err error) {
-	r, s, err := newService(ctx, 1, "GOMAXPROCS=1", "AGENTSIGNAL_DASHBOARD_MAX_CONNECTIONS=20000", withTicks)
+	r, s, err := newService(ctx, 1, streamSettings...)
 	if err != nil {
 		return fanOut{}, err
 	}
 	defer r.end(ctx, &err)
-	publish := func(ctx context.Context, asset string, n uint32) error {
-		return r.signals.appendCreated(ctx, r.ids[0], asset, streamPayload(asset, n))
+	return b.fanOut(ctx, s, streamClients{connections, connections, filteredPath(socketsPath, r.keys[0])}, r.publish)
+}
+
+// streamSettings are those of a service whose stream is measured.
+var streamSettings = []string{"GOMAXPROCS=1", "AGENTSIGNAL_DASHBOARD_MAX_CONNECTIONS=20000", withTicks}
+
+// filteredPath returns the path of a client that asks for signals of its assets by a key.
+func filteredPath(path, key string) func(i int, assets string) string {
+	return func(_ int, assets string) string {
+		return path + "?channels=signal.new&assets=" + assets + "&api_key=" + key
 	}
-	return b.fanOut(ctx, s, "/ws/dashboard?api_key="+r.keys[0], connections, publish)
+}
+
+// publish is a publisher of signals of the first account.
+func (r *rig) publish(ctx context.Context, asset string, n uint32) error {
+	return r.signals.appendCreated(ctx, r.ids[0], asset, streamPayload(asset, n))
 }
 
 func (b *streamBenchmark) bareFanOut(ctx context.Context, connections int) (fanOut, error) {
@@ -123,8 +142,11 @@ func (b *streamBenchmark) bareFanOut(ctx context.Context, connections int) (fanO
 	if _, err := io.WriteString(feed, "GET /publish HTTP/1.1\r\nHost: bench\r\n\r\n"); err != nil {
 		return fanOut{}, err
 	}
+	var mu sync.Mutex // guards message, and feed against others
 	var message []byte
 	publish := func(_ context.Context, asset string, n uint32) error {
+		mu.Lock()
+		defer mu.Unlock()
 		// The frame is made here, since the reference only writes.
 		text := []byte(`{"type":"signal.new","id":"1795253400000-0","data":`)
 		text = append(text, streamPayload(asset, n)...)
@@ -136,7 +158,8 @@ func (b *streamBenchmark) bareFanOut(ctx context.Context, connections int) (fanO
 		_, err := feed.Write(append(message, text...))
 		return err
 	}
-	return b.fanOut(ctx, s, "/stream", connections, publish)
+	path := func(_ int, assets string) string { return "/stream?assets=" + assets }
+	return b.fanOut(ctx, s, streamClients{connections, connections, path}, publish)
 }
 
 // streamPayload returns the data of a signal.new message with the number n; see eventNumber.
@@ -149,7 +172,8 @@ func streamPayload(asset string, n uint32) []byte {
 }
 
 // connect opens the connections of load and measures their cost for the server.
-func (f *fanOut) connect(ctx context.Context, s *server, load *streamLoad, connections int) error {
+func (f *fanOut) connect(ctx context.Context, s *server, load *streamLoad, settling time.Duration) error {
+	connections := len(load.clients)
 	var took, used time.Duration
 	bytes, err := during(s.resident, func() (err error) {
 		used, err = during(s.cpu, func() (err error) {
@@ -167,17 +191,17 @@ func (f *fanOut) connect(ctx context.Context, s *server, load *streamLoad, conne
 
 // fanOut measures one server.
 func (b *streamBenchmark) fanOut(
-	ctx context.Context, s *server, path string, connections int, publish publisher,
+	ctx context.Context, s *server, clients streamClients, publish publisher,
 ) (f fanOut, err error) {
 	if err := s.pin(serverCPU); err != nil {
 		return f, err
 	}
-	load, err := newStreamLoad(s.addr, path, connections)
+	load, err := newStreamLoad(s.addr, clients)
 	if err != nil {
 		return f, err
 	}
 	defer load.close()
-	if err := f.connect(ctx, s, load, connections); err != nil {
+	if err := f.connect(ctx, s, load, settling); err != nil {
 		return f, err
 	}
 	go load.read(ctx)
@@ -199,7 +223,7 @@ func (b *streamBenchmark) fanOut(
 	if f.rate, f.cost, err = cost(func() error { return load.saturate(ctx, publish, b.window) }); err != nil {
 		return f, err
 	}
-	for _, rate := range streamRates[connections] {
+	for _, rate := range streamRates[clients.connections] {
 		_, each, err := cost(func() error { return load.pace(ctx, publish, b.window, rate) })
 		if err != nil {
 			return f, err

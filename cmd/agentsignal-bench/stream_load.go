@@ -4,12 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,11 +20,9 @@ import (
 // streamLoad is many clients of a stream in one process. One goroutine reads all sockets, so
 // that the clients cost little of the machine that they share with the server.
 type streamLoad struct {
-	addr, path  string
-	connections int
-	assets      [][]string // of each connection
-	receivers   map[string]int64
-	names       []string
+	addr      string
+	receivers map[string]int64
+	names     []string
 
 	epoll   int
 	clients []streamClient
@@ -45,31 +43,47 @@ type streamLoad struct {
 
 // streamClient is one connection and the part of a frame that it has read.
 type streamClient struct {
+	path    string // with the query that subscribes
+	events  bool   // Server-Sent Events
 	fd      int
 	partial []byte
 }
 
-func newStreamLoad(addr, path string, connections int) (*streamLoad, error) {
+// streamClients says which clients a load has.
+type streamClients struct {
+	connections int
+	filters     int // different pairs of assets that clients name; at most connections
+	// path returns the path of the i-th client, with a query that subscribes to assets, such as "A10,A11".
+	path func(i int, assets string) string
+}
+
+// newStreamLoad returns the clients of a server, without connections.
+func newStreamLoad(addr string, c streamClients) (*streamLoad, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("make epoll: %w", err)
 	}
-	l := &streamLoad{addr: addr, path: path, connections: connections, receivers: map[string]int64{}, epoll: epoll,
-		clients: make([]streamClient, connections), byFD: make([]int32, 1<<16)}
+	l := &streamLoad{addr: addr, receivers: map[string]int64{}, epoll: epoll,
+		clients: make([]streamClient, c.connections), byFD: make([]int32, 1<<16)}
 	for i := range streamAssets {
-		l.names = append(l.names, "A"+strconv.Itoa(10+i))
+		l.names = append(l.names, streamAsset(i))
 	}
-	for i := range connections {
-		var wanted []string
-		for k := range streamEach {
-			// The distance of the second asset from the first changes.
-			name := l.names[(i+k*(1+i/streamAssets%(streamAssets-1)))%streamAssets]
-			wanted = append(wanted, name)
+	for i := range l.clients {
+		assets := filterAssets(i % c.filters)
+		for _, name := range assets {
 			l.receivers[name]++
 		}
-		l.assets = append(l.assets, wanted)
+		path := c.path(i, strings.Join(assets[:], ","))
+		l.clients[i] = streamClient{path: path, events: strings.HasPrefix(path, eventsPath)}
 	}
 	return l, nil
+}
+
+func streamAsset(i int) string { return "A" + strconv.Itoa(10+i%streamAssets) }
+
+// filterAssets returns the assets of the i-th filter. The distance of the second from the first changes.
+func filterAssets(i int) [streamEach]string {
+	return [streamEach]string{streamAsset(i), streamAsset(i + 1 + i/streamAssets%(streamAssets-1))}
 }
 
 // readPause is the time between reads while only throughput is measured, which leaves the
@@ -87,7 +101,7 @@ func (l *streamLoad) connect(ctx context.Context) (time.Duration, error) {
 	var next atomic.Int64
 	for range dialers {
 		wg.Go(func() {
-			for i := int(next.Add(1) - 1); i < l.connections && l.err() == nil; i = int(next.Add(1) - 1) {
+			for i := int(next.Add(1) - 1); i < len(l.clients) && l.err() == nil; i = int(next.Add(1) - 1) {
 				if err := l.dial(ctx, i); err != nil {
 					l.fail(fmt.Errorf("connection %d: %w", i, err))
 				}
@@ -106,11 +120,18 @@ func (l *streamLoad) dial(ctx context.Context, i int) error {
 	}
 	defer raw.Close() // the duplicate below stays
 	raw.SetDeadline(time.Now().Add(requestTimeout))
-	fmt.Fprintf(raw, "GET %s HTTP/1.1\r\nHost: %s\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"+
-		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", l.path, l.addr)
+	c := &l.clients[i]
+	fmt.Fprintf(raw, "GET %s HTTP/1.1\r\nHost: %s\r\n", c.path, l.addr)
+	want := "HTTP/1.1 200 OK\r\n"
+	if !c.events {
+		io.WriteString(raw, "Upgrade: websocket\r\nConnection: Upgrade\r\n"+
+			"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n")
+		want = "HTTP/1.1 101 Switching Protocols\r\n"
+	}
+	io.WriteString(raw, "\r\n")
 	r := bufio.NewReader(raw)
 	line, err := r.ReadString('\n')
-	if err != nil || line != "HTTP/1.1 101 Switching Protocols\r\n" {
+	if err != nil || line != want {
 		return fmt.Errorf("handshake: %q, %w", line, err)
 	}
 	for line != "\r\n" {
@@ -118,19 +139,17 @@ func (l *streamLoad) dial(ctx context.Context, i int) error {
 			return err
 		}
 	}
-	subscribe, err := json.Marshal(map[string]any{"action": "subscribe", "channels": []string{"signal.new"},
-		"filters": map[string]any{"assets": l.assets[i]}})
-	if err != nil {
-		return err
-	}
-	if _, err := raw.Write(maskedFrame(subscribe)); err != nil {
-		return err
-	}
 	// The service sends the messages welcome and subscribed, the bare server only subscribed.
-	for text := []byte(nil); !bytes.Contains(text, []byte(`"type":"subscribed"`)); {
-		if text, err = readFrame(r); err != nil {
-			return fmt.Errorf("wait for subscribed: %w", err)
+	for text := []byte(nil); !bytes.HasPrefix(text, []byte(`{"type":"subscribed"`)); {
+		var size int
+		for text, size = c.first(c.partial); size == 0; text, size = c.first(c.partial) {
+			b, err := r.ReadByte()
+			if err != nil {
+				return fmt.Errorf("wait for subscribed: %w", err)
+			}
+			c.partial = append(c.partial, b)
 		}
+		c.partial = c.partial[:0]
 	}
 	file, err := raw.(*net.TCPConn).File()
 	if err != nil {
@@ -144,38 +163,9 @@ func (l *streamLoad) dial(ctx context.Context, i int) error {
 	if err := unix.SetNonblock(fd, true); err != nil {
 		return err
 	}
-	l.clients[i].fd = fd
+	c.fd = fd
 	l.byFD[fd] = int32(i)
 	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
-}
-
-// maskedFrame returns a text frame of a client with a zero mask.
-func maskedFrame(text []byte) []byte {
-	frame := []byte{0x81}
-	if len(text) < 126 {
-		frame = append(frame, 0x80|byte(len(text)))
-	} else {
-		frame = append(frame, 0x80|126, byte(len(text)>>8), byte(len(text)))
-	}
-	return append(append(frame, 0, 0, 0, 0), text...)
-}
-
-// readFrame reads a frame of a server of up to 64 KiB.
-func readFrame(r *bufio.Reader) ([]byte, error) {
-	var head [4]byte
-	if _, err := io.ReadFull(r, head[:2]); err != nil {
-		return nil, err
-	}
-	n := int(head[1])
-	if n == 126 {
-		if _, err := io.ReadFull(r, head[2:]); err != nil {
-			return nil, err
-		}
-		n = int(head[2])<<8 | int(head[3])
-	}
-	text := make([]byte, n)
-	_, err := io.ReadFull(r, text)
-	return text, err
 }
 
 // read reads from all connections until close.
@@ -213,13 +203,12 @@ func (l *streamLoad) take(c *streamClient, data []byte) {
 	now := int64(0)
 	count := int64(0)
 	for {
-		size := frameSize(data)
-		if size == 0 || size > len(data) {
+		text, size := c.first(data)
+		if size == 0 {
 			break
 		}
-		frame := data[:size]
 		data = data[size:]
-		if frame[0] != 0x81 || !bytes.HasPrefix(frame[headerSize(frame):], []byte(`{"type":"signal.new"`)) {
+		if !bytes.HasPrefix(text, []byte(`{"type":"signal.new"`)) {
 			continue
 		}
 		count++
@@ -227,37 +216,44 @@ func (l *streamLoad) take(c *streamClient, data []byte) {
 			if now == 0 {
 				now = time.Now().UnixNano()
 			}
-			l.recordLatency(frame, now)
+			l.recordLatency(text, now)
 		}
 	}
 	c.partial = append(c.partial[:0], data...)
 	l.received.Add(count)
 }
 
-// headerSize returns the length of the header of a frame of a server.
-func headerSize(frame []byte) int {
-	if frame[1] < 126 {
-		return 2
+// first returns the first message of data and the number of its bytes with what stands around it, which is 0 if
+// data does not hold all of it yet.
+func (c *streamClient) first(data []byte) (text []byte, size int) {
+	if c.events {
+		event, _, whole := bytes.Cut(data, []byte("\n\n"))
+		if !whole {
+			return nil, 0
+		}
+		_, text, _ = bytes.Cut(event, []byte("data: "))
+		return text, len(event) + len("\n\n")
 	}
-	return 4
+	head := 2
+	if len(data) < head {
+		return nil, 0
+	}
+	n := int(data[1])
+	if n == 126 {
+		if head = 4; len(data) < head {
+			return nil, 0
+		}
+		n = int(data[2])<<8 | int(data[3])
+	}
+	if len(data) < head+n {
+		return nil, 0
+	}
+	return data[head : head+n], head + n
 }
 
-// frameSize returns the length of the first frame of data, or 0 if it is not known yet.
-func frameSize(data []byte) int {
-	switch {
-	case len(data) < 2:
-		return 0
-	case data[1] < 126:
-		return 2 + int(data[1])
-	case len(data) < 4:
-		return 0
-	}
-	return 4 + int(data[2])<<8 + int(data[3])
-}
-
-// recordLatency records the latency of the signal in a frame.
-func (l *streamLoad) recordLatency(frame []byte, now int64) {
-	n, err := eventNumber(frame)
+// recordLatency records the latency of the signal in a message.
+func (l *streamLoad) recordLatency(text []byte, now int64) {
+	n, err := eventNumber(text)
 	if err != nil {
 		l.fail(err)
 		return
@@ -286,19 +282,12 @@ func (s *signalPublisher) send(ctx context.Context, due time.Time) {
 	asset := l.names[int(n)%len(l.names)]
 	l.sent[n%uint32(len(l.sent))].Store(due.UnixNano())
 	l.expected.Add(l.receivers[asset])
-	publish := func() {
-		if err := s.publish(ctx, asset, n); err != nil {
-			l.fail(err)
-		}
-	}
-	if l.path == "/stream" {
-		publish() // the bare server's feed is one connection
-		return
-	}
 	s.slots <- struct{}{}
 	s.sending.Go(func() {
 		defer func() { <-s.slots }()
-		publish()
+		if err := s.publish(ctx, asset, n); err != nil {
+			l.fail(err)
+		}
 	})
 }
 
@@ -329,7 +318,7 @@ func (l *streamLoad) settle(ctx context.Context, maxLeft int64) error {
 func (l *streamLoad) saturate(ctx context.Context, f publisher, window time.Duration) error {
 	l.patient.Store(true)
 	defer l.patient.Store(false)
-	inFlight := int64(streamInFlight) * int64(l.connections) * streamEach / streamAssets
+	inFlight := int64(streamInFlight) * int64(len(l.clients)) * streamEach / streamAssets
 	out := l.publisher(f)
 	for start := time.Now(); time.Since(start) < window; {
 		if err := l.settle(ctx, inFlight); err != nil {
