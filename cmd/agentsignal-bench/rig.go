@@ -194,5 +194,10 @@ func (r *rig) submissionLoad(s *server) *load {
 	}}
 }
 
+// publish is a publisher of signals of the first account.
+func (r *rig) publish(ctx context.Context, asset string, n uint32) error {
+	return r.signals.appendCreated(ctx, r.ids[0], asset, streamPayload(asset, n))
+}
+
 // redisCPU returns the processor time that Redis has used.
 func (r *rig) redisCPU() (time.Duration, error) { return processorTime(r.redis) }

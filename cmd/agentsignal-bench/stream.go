@@ -120,11 +120,6 @@ func filteredPath(path, key string) func(i int, assets string) string {
 	}
 }
 
-// publish is a publisher of signals of the first account.
-func (r *rig) publish(ctx context.Context, asset string, n uint32) error {
-	return r.signals.appendCreated(ctx, r.ids[0], asset, streamPayload(asset, n))
-}
-
 func (b *streamBenchmark) bareFanOut(ctx context.Context, connections int) (fanOut, error) {
 	s, err := startServer([]string{"GOMAXPROCS=1"}, ownProgram, "bare-server")
 	if err != nil {
