@@ -37,6 +37,7 @@ var mayImport = []struct {
 	{"actors/strategy", []string{"actors/signal"}},
 	{"actors/engine", nil},
 	{"actors/backtest", []string{"actors/signal", "actors/strategy"}},
+	{"actors/backtest/barfile", []string{"actors/signal", "actors/strategy"}},
 	{"actors/audit", []string{"actors/signal", "actors/strategy", "actors/backtest", "actors/market",
 		"actors/market/assets", "actors/record", "actors/engine", "actors/ownership"}},
 	{"actors/scorecard", []string{"actors/signal", "actors/strategy", "actors/backtest"}},
