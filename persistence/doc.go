@@ -51,6 +51,7 @@
 //	{pNN}:leafhead                string size, root and position of the Merkle log      for ever
 //	{pNN}:leaves                  stream places of leaves under the ids of their entries for ever
 //	{pNN}:leafaccounts            hash   salt and counts of each account with leaves    until it is erased
+//	{pNN}:leafmonths              hash   "ACCOUNT N" -> leaf of its n-th month          until it is erased
 //	{pNN}:tile:LEVEL:NUMBER       string 256 hashes of the Merkle log                   for ever
 //	{pNN}:root                    stream sizes of all Merkle logs at each checkpoint    for ever
 //	{pNN}:roottile:LEVEL:NUMBER   string 256 hashes of the log of checkpoints           for ever

@@ -145,14 +145,14 @@ func Summarize(outcomes []Outcome) Statistics {
 type Payoff struct {
 	Count, Wins          int
 	Gains, Losses, Costs float64 // 0 or more
-	targets              float64
+	Targets              float64 // what they would have gained at their targets
 }
 
 // Add adds an outcome.
 func (p *Payoff) Add(o *Outcome) {
 	p.Count++
 	p.Costs += o.Cost
-	p.targets += o.Target
+	p.Targets += o.Target
 	if o.R > 0 {
 		p.Wins++
 		p.Gains += o.R
@@ -168,7 +168,7 @@ func (p *Payoff) BreakEven() (before, net Figure) {
 	if n == 0 {
 		return none, none
 	}
-	win, loss := p.targets/n, 1.
+	win, loss := p.Targets/n, 1.
 	if wins > 0 {
 		win = p.Gains / wins
 	}

@@ -185,7 +185,24 @@ func makeBrowserCases(tb testing.TB) []browserCase {
 	broken("signature", "the signatures are missing", func(p *browserProof) {
 		p.Checkpoint = p.Checkpoint[:strings.Index(p.Checkpoint, "\n\n")+2] + "\u2014 witness AAAAAAAA\n"
 	})
-	return cases
+	months := []*verify.Month{
+		{Account: string(opened.Account), Created: 5, Closed: 4, Month: "2026-08", Agents: []verify.AgentSum{
+			{Agent: "a", Closed: 1, Priced: 1, Losses: 1, Costs: .1, Targets: 1.5}, {Agent: "b", Closed: 3}}},
+		{Account: string(opened.Account), Created: 7, Closed: 6, Month: "2026-10", Agents: []verify.AgentSum{
+			{Agent: "a", Closed: 2, Priced: 2, Won: 2, Gains: 1e21, Costs: 1e-7, Targets: 3.000001}}},
+	}
+	n := len(l.logs[1].leaves)
+	for i := range months { // one before the closing, and one after it
+		l.add(1, salt, months[i].Text())
+		if i == 0 {
+			l.add(1, salt, text...)
+		}
+	}
+	signed, c := l.sign()
+	prove := func(i int) *verify.Leaf { leaf := l.prove(c, 1, i); return &leaf }
+	return append(cases, browserCase{Name: "with months", Keys: keys, Signal: shown(closed), Want: "proved",
+		Proof:  browserProof{string(signed.Note), signed.Entry, prove(n + 1), prove(n + 2)},
+		Months: []*verify.Leaf{prove(n), prove(n + 3)}})
 }
 
 type browserProof struct {
@@ -204,6 +221,7 @@ type browserCase struct {
 	Want   string         `json:"want"`
 	Part   string         `json:"part,omitempty"`   // broken: checkpoint, signature or leaf
 	Member string         `json:"member,omitempty"` // differs
+	Months []*verify.Leaf `json:"months,omitempty"` // of the account, up to the closing
 }
 
 // judge returns what package verify finds.
@@ -244,6 +262,9 @@ func (b *browserCase) judge(tb testing.TB) (want, part, member string) {
 		if err != nil || e.Kind != kind {
 			return "broken", "leaf", ""
 		}
+	}
+	if months, err := c.Months(b.Months); err != nil || len(months) != len(b.Months) {
+		tb.Fatal(months, err)
 	}
 	closed := ""
 	if b.Proof.Closed != nil {

@@ -38,22 +38,25 @@ type Account struct {
 	Salt   []byte
 	Counts Counts
 	Last   int64 // the newest leaf: its index and 1
+	Months int64 // leaves of months
 }
 
 // Leaf is what a log knows of one of its leaves.
 type Leaf struct {
 	Index int64
 	Place
-	Prev int64           // the account's leaf before it: its index and 1; 0: none
-	At   signal.Position // of the entry
-	Hash *tlog.Hash      // nil: not readable
+	Prev   int64           // the account's leaf before it: its index and 1; 0: none
+	Months int64           // leaves of months before it, which have no entry
+	At     signal.Position // of the entry
+	Hash   *tlog.Hash      // nil: not readable
 }
 
 // Checker compares the leaves of a log with the entries of the signal log, in their order.
 type Checker struct {
 	accounts map[signal.AccountID]Account
 	kept     signal.Position // entries from here on must be stored
-	next     int64           // the index that the next leaf must have; -1: any
+	next     int64           // the index that the next leaf must have without leaves of months before it; -1: any
+	months   int64           // leaves of months before that
 	checked  Checked
 
 	newest  map[int64]signal.AccountID // by number (index and 1): the newest leaf of its account
@@ -83,10 +86,23 @@ func (c *Checker) find(account signal.AccountID, id signal.SignalID, leaf int64,
 
 // follow checks that l follows the leaf before it.
 func (c *Checker) follow(l *Leaf) {
-	if c.next >= 0 && l.Index != c.next {
+	if months := l.Months - c.months; c.next >= 0 && (l.Index != c.next+months || months < 0) {
 		c.find("", "", c.next, fmt.Sprintf("leaf %d of the record is followed by leaf %d", c.next-1, l.Index))
 	}
-	c.next = l.Index + 1
+	c.next, c.months = l.Index+1, l.Months
+}
+
+// Month compares the n-th leaf with the sums of a month of an account, from 1 on, with its hash. An empty text is not stored.
+func (c *Checker) Month(account signal.AccountID, n int64, index int64, text string, hash *tlog.Hash) {
+	switch {
+	case text == "":
+		c.find(account, "", index, fmt.Sprintf("the sums of month number %d of %d of account %s are missing", n,
+			c.accounts[account].Months, account))
+	case hash != nil && LeafHash(c.accounts[account].Salt, text) != *hash:
+		c.find(account, "", index, "the stored sums of a month are not those in the record")
+	default:
+		c.checked.Compared++
+	}
 }
 
 // Compare compares the entry s of the signal log, or raw if it is not readable, with its leaf.
@@ -140,6 +156,11 @@ func (c *Checker) Compare(l Leaf, s *signal.Signal, metadata string, raw []byte,
 func (c *Checker) advance(account signal.AccountID, l Leaf) {
 	delete(c.newest, c.last[account].Index+1)
 	c.newest[l.Index+1], c.last[account] = account, l
+}
+
+// OtherMonths records that the accounts have another number of leaves of months than the log, although none was erased.
+func (c *Checker) OtherMonths(counted, recorded int64) {
+	c.find("", "", -1, fmt.Sprintf("the record has %d leaves of months, and its accounts have %d", recorded, counted))
 }
 
 // Missing records that the entry of a leaf is not stored.

@@ -43,6 +43,23 @@ func FuzzParseHeads(f *testing.F) {
 	})
 }
 
+func FuzzParseMonth(f *testing.F) {
+	f.Add((&verify.Month{Account: "a", Created: 3, Closed: 2, Month: "2026-11",
+		Agents: []verify.AgentSum{{Agent: "a", Closed: 1, Priced: 1, Won: 1, Gains: 1.5, Costs: 1e-7}, {Agent: "b", Closed: 1}}}).Text())
+	f.Fuzz(func(t *testing.T, text string) {
+		m, err := verify.ParseMonth(text)
+		if err != nil {
+			if !errors.Is(err, verify.ErrLeaf) {
+				t.Error(err)
+			}
+			return
+		}
+		if all := m.Sum(); m.Text() != text || all.Closed < 1 || all.Closed > m.Closed || all.Won > all.Priced {
+			t.Errorf("%q reads as %q", text, m.Text())
+		}
+	})
+}
+
 func FuzzLeaf(f *testing.F) {
 	l, _, newer := history(f)
 	p := l.prove(newer, 1, 5)

@@ -179,6 +179,35 @@ func TestTamperingIsNamed(t *testing.T) {
 		"the last losers left out": {func(l *ledger, _, newer *verify.Checkpoint) error {
 			return entries(l, newer, func(e *verify.Recorded) bool { return e.Kind != "closed" || e.Closed < 18 })
 		}, verify.ErrMissing},
+		"a month left out": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			_, err := newer.Months(monthsOf(l, &newer)[1:])
+			return err
+		}, verify.ErrMissing},
+		"months in another order": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			months := monthsOf(l, &newer)
+			_, err := newer.Months([]*verify.Leaf{months[0], months[2], months[1]})
+			return err
+		}, verify.ErrMissing},
+		"a month of another account": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			months := monthsOf(l, &newer)
+			_, err := newer.Months([]*verify.Leaf{months[0], months[3]})
+			return err
+		}, verify.ErrDiffers},
+		"a better month": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			months := monthsOf(l, &newer)
+			months[0].Text = strings.Replace(months[0].Text, `"losses":2`, `"losses":1`, 1)
+			_, err := newer.Months(months[:3])
+			return err
+		}, verify.ErrNotIn},
+		"a closing as a month": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			leaf := l.prove(newer, 1, 5)
+			_, err := newer.Months([]*verify.Leaf{&leaf})
+			return err
+		}, verify.ErrLeaf},
+		"a month as a signal": {func(l *ledger, _, newer *verify.Checkpoint) error {
+			_, err := newer.Holds(monthsOf(l, &newer)[0])
+			return err
+		}, verify.ErrLeaf},
 		"nothing shown": {func(l *ledger, _, newer *verify.Checkpoint) error {
 			return entries(l, newer, func(*verify.Recorded) bool { return false })
 		}, verify.ErrIncomplete},
@@ -285,4 +314,20 @@ func TestAForgedCheckpointIsRefused(t *testing.T) {
 
 func sumdbSign(s note.Signer, text string) ([]byte, error) {
 	return note.Sign(&note.Note{Text: text}, s)
+}
+
+// monthsOf adds leaves of months to log 1, three of one account and one of another, and returns them for a new checkpoint.
+func monthsOf(l *ledger, c **verify.Checkpoint) (list []*verify.Leaf) {
+	first := len(l.logs[1].leaves)
+	for _, m := range []verify.Month{{Account: "a", Closed: 2, Month: "2026-08"}, {Account: "a", Closed: 4, Month: "2026-09"},
+		{Account: "a", Closed: 6, Month: "2026-10"}, {Account: "b", Closed: 4, Month: "2026-10"}} {
+		m.Created, m.Agents = m.Closed, []verify.AgentSum{{Agent: "mine", Closed: 2, Priced: 2, Losses: 2, Targets: 3}}
+		l.add(1, []byte("salt"), m.Text())
+	}
+	_, *c = l.sign()
+	for i := range 4 {
+		leaf := l.prove(*c, 1, first+i)
+		list = append(list, &leaf)
+	}
+	return list
 }

@@ -62,6 +62,7 @@ func TestSeldomKeysAreCopied(t *testing.T) {
 	seeds.HSet(ctx, c.MailRecordsKey(p), "mail_1", append(mail, 0))
 	seeds.HSet(ctx, c.EraseKey(c.Partition("acc_deleted")), "acc_deleted", "4 1795253400123 13 17 a process")
 	seeds.HSet(ctx, c.AuditKey(1), "at", "a time")
+	seeds.HSet(ctx, c.LeafMonthsKey(p), string(account)+" 1", "a month")
 	seeds.HSet(ctx, c.CountersignedKey(0), "a witness", "its checkpoint")
 	seeds.ZAdd(ctx, c.OutboxKey(), storetest.DueAt(hour, "an event"))
 	seeds.Set(ctx, c.WeatherKey("archive"), "days", 0)

@@ -28,6 +28,7 @@ const (
 	kindLeafHead    kind = 14 // partition, value
 	kindLeafAccount kind = 15 // the field is the account
 	kindScheduleDue kind = 16 // the member begins with the account
+	kindLeafMonth   kind = 39 // the field begins with the account
 )
 
 // positions come before the deliveries.
@@ -63,7 +64,7 @@ func loadPosition(ctx context.Context, t *target, f fields) error {
 // partitions are where the logs end, and what has to agree with that.
 var partitions = section{
 	keys: []string{"{pNN}:open", "{pNN}:runsdue", "{pNN}:schedulesdue", "{pNN}:erase", "{pNN}:audit", "{pNN}:leafhead",
-		"{pNN}:leafaccounts"},
+		"{pNN}:leafaccounts", "{pNN}:leafmonths"},
 	save: func(ctx context.Context, s *source) error {
 		for p := range s.cuts {
 			if err := savePartition(ctx, s, p); err != nil {
@@ -83,6 +84,8 @@ var partitions = section{
 			load: toString(func(t *target, f fields) string { return t.LeafHeadKey(f.partition()) }, 1)},
 		{kind: kindLeafAccount, fields: 3, ofPartition: true, sameOnly: true,
 			load: toHash(func(t *target, f fields) string { return t.LeafAccountsKey(t.of(f.account(1))) }, 1)},
+		{kind: kindLeafMonth, fields: 3, ofPartition: true, sameOnly: true,
+			load: toHash(func(t *target, f fields) string { return t.LeafMonthsKey(t.of(accountIn(f))) }, 1)},
 		{kind: kindScheduleDue, fields: 3, ofPartition: true, load: loadScheduleDue},
 	},
 }
@@ -144,6 +147,7 @@ func readPartition(ctx context.Context, s *source, p int) (*reading, error) {
 	others := map[kind]redis.Cmder{
 		kindLeafHead:    head,
 		kindLeafAccount: pipe.HGetAll(ctx, s.LeafAccountsKey(p)),
+		kindLeafMonth:   pipe.HGetAll(ctx, s.LeafMonthsKey(p)),
 		kindAudit:       pipe.HGetAll(ctx, s.AuditKey(p)),
 		kindErase:       pipe.HGetAll(ctx, s.EraseKey(p)),
 		kindRunDue:      pipe.ZRangeWithScores(ctx, s.RunsDueKey(p), 0, -1),

@@ -245,7 +245,7 @@ func TestClosedCodec(t *testing.T) {
 		if !IsClosing(value) || IsClosing(AppendRecord(nil, s, time.Time{})) {
 			t.Errorf("%s: IsClosing does not distinguish closings from creations", name)
 		}
-		want := ClosedState{Account: s.Account, ID: s.ID, Closing: *c,
+		want := ClosedState{Account: s.Account, ID: s.ID, Agent: s.Agent, Asset: s.Asset, Levels: s.Levels, Closing: *c,
 			openState: openState{Created: at, Updated: end, Confidence: .1, Sequence: 4, mfe: 2, mae: -1}}
 		if name == "prices" { // as the script appends them
 			s.Updates = codecUpdates(s.CreatedAt)

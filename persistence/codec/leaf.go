@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -13,20 +14,21 @@ import (
 )
 
 // LogHead is the state of a partition's Merkle log: its size and root hash, the position of the
-// signal log up to which entries have leaves, how many accounts ever had one, how many of these
-// were erased, and the tallies of the signals of these (verify.Tallies).
+// signal log up to which entries have leaves, how many leaves are those of months, how many accounts ever
+// had one, how many of these were erased, and the tallies of the signals of these (verify.Tallies).
 type LogHead struct {
 	Size             int64
 	Root             [32]byte
 	UpTo             signal.Position
+	Months           int64
 	Accounts, Erased int64
 	Gone             string
 }
 
-// String returns the stored form of h, "SIZE ROOT POSITION ACCOUNTS ERASED GONE".
+// String returns the stored form of h, "SIZE ROOT POSITION MONTHS ACCOUNTS ERASED GONE".
 func (h LogHead) String() string {
-	return fmt.Sprintf("%d %s %s %d %d %s", h.Size, base64.StdEncoding.EncodeToString(h.Root[:]), h.UpTo, h.Accounts, h.Erased,
-		h.Gone)
+	return fmt.Sprintf("%d %s %s %d %d %d %s", h.Size, base64.StdEncoding.EncodeToString(h.Root[:]), h.UpTo, h.Months,
+		h.Accounts, h.Erased, h.Gone)
 }
 
 // ParseLogHead is the inverse of String. An empty text is the head of a log without leaves, whose
@@ -35,19 +37,21 @@ func ParseLogHead(text string) (h LogHead, err error) {
 	if text == "" {
 		return h, nil
 	}
-	words := strings.SplitN(text, " ", 6)
-	if len(words) != 6 {
+	words := strings.SplitN(text, " ", 7)
+	if len(words) != 7 {
 		return h, fmt.Errorf("head of a log %q has %d words", text, len(words))
 	}
 	size, err := strconv.ParseInt(words[0], 10, 64)
 	root, err2 := base64.StdEncoding.Strict().DecodeString(words[1])
 	position, ok := signal.ParsePosition(words[2])
-	accounts, err3 := strconv.ParseInt(words[3], 10, 64)
-	erased, err4 := strconv.ParseInt(words[4], 10, 64)
-	if errors.Join(err, err2, err3, err4) != nil || !ok || size < 1 || len(root) != len(h.Root) {
+	months, err3 := strconv.ParseInt(words[3], 10, 64)
+	accounts, err4 := strconv.ParseInt(words[4], 10, 64)
+	erased, err5 := strconv.ParseInt(words[5], 10, 64)
+	if errors.Join(err, err2, err3, err4, err5) != nil || !ok || size < 1 || len(root) != len(h.Root) {
 		return h, fmt.Errorf("head of a log %q is not valid", text)
 	}
-	h = LogHead{Size: size, Root: [32]byte(root), UpTo: position, Accounts: accounts, Erased: erased, Gone: words[5]}
+	h = LogHead{Size: size, Root: [32]byte(root), UpTo: position, Months: months, Accounts: accounts, Erased: erased,
+		Gone: words[6]}
 	if h.String() != text {
 		return LogHead{}, fmt.Errorf("head of a log %q is not of the written form", text)
 	}
@@ -65,6 +69,8 @@ type LeafPlace struct {
 	Previous int64
 	// Signed is how many leaves the newest checkpoint had when a signal closed; of a creation 0.
 	Signed int64
+	// Months is how many leaves of months the log has before this one. They have no place.
+	Months int64
 }
 
 // AppendLeafPlace appends the stored form of p.
@@ -72,14 +78,14 @@ func AppendLeafPlace(b []byte, p LeafPlace) []byte {
 	b = binary.AppendUvarint(append(b, Version), uint64(p.Index))
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.Created)), uint64(p.Closed))
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.Prev)), uint64(p.Previous))
-	return binary.AppendUvarint(b, uint64(p.Signed))
+	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(p.Signed)), uint64(p.Months))
 }
 
 // DecodeLeafPlace is the inverse of AppendLeafPlace.
 func DecodeLeafPlace(b []byte) (LeafPlace, error) {
 	d := Decode(b)
 	p := LeafPlace{Index: d.count(), Created: d.count(), Closed: d.count(), Prev: d.count(), Previous: d.count(),
-		Signed: d.count()}
+		Signed: d.count(), Months: d.count()}
 	return p, d.Err
 }
 
@@ -89,23 +95,45 @@ type LeafAccount struct {
 	Created, Closed int64 // signals
 	Last            int64 // the newest leaf: its index plus 1; 0 without leaves
 	Newest          int64 // when the newest signal was created, in milliseconds; 0 without one
+	Months          int64 // leaves of months
+	// Running is the text that the next leaf of a month would have now, by verify.Month; empty without closings since the last.
+	Running string
 }
 
 // AppendLeafAccount appends the stored form of a.
 func AppendLeafAccount(b []byte, a LeafAccount) []byte {
 	b = binary.AppendUvarint(append(b, Version), uint64(a.Created))
 	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(a.Closed)), uint64(a.Last))
-	return append(binary.AppendUvarint(b, uint64(a.Newest)), a.Salt...)
+	b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(a.Newest)), uint64(a.Months))
+	return append(AppendString(b, a.Running), a.Salt...)
 }
 
 // DecodeLeafAccount is the inverse of AppendLeafAccount. The salt is not empty.
 func DecodeLeafAccount(b []byte) (LeafAccount, error) {
 	d := Decode(b)
-	a := LeafAccount{Created: d.count(), Closed: d.count(), Last: d.count(), Newest: d.count()}
+	a := LeafAccount{Created: d.count(), Closed: d.count(), Last: d.count(), Newest: d.count(),
+		Months: d.count(), Running: string(d.TextBytes(d.Byte()))}
 	if a.Salt = append([]byte(nil), d.B...); len(a.Salt) == 0 {
 		d.Fail(ErrShort)
 	}
 	return a, d.Err
+}
+
+// LeafMonth is a leaf with the sums of a month of an account.
+type LeafMonth struct {
+	Index int64
+	Text  string
+}
+
+// AppendLeafMonth appends the stored form of m.
+func AppendLeafMonth(b []byte, m LeafMonth) []byte {
+	return append(binary.AppendUvarint(append(b, Version), uint64(m.Index)), m.Text...)
+}
+
+// DecodeLeafMonth is the inverse of AppendLeafMonth.
+func DecodeLeafMonth(b []byte) (LeafMonth, error) {
+	d := Decode(b)
+	return LeafMonth{d.count(), string(d.B)}, d.Err
 }
 
 // RootEntry is what is stored of an entry of the root log: the rest of it follows from the tiles of
@@ -166,7 +194,7 @@ func DecodeRootEntry(b []byte) (*RootEntry, *Rollback, error) {
 		d.Fail(fmt.Errorf("entry of the root log has the kind %d", kind))
 		return nil, nil, d.Err
 	}
-	e := &RootEntry{At: time.Unix(d.count(), 0).UTC(), Retention: time.Duration(d.count()) * time.Second,
+	e := &RootEntry{At: time.Unix(d.count(), 0).UTC(), Retention: time.Duration(min(d.count(), math.MaxUint32)) * time.Second,
 		Accounts: d.count(), Erased: d.count(), Gone: d.Text()}
 	for n := d.count(); n > 0 && d.Err == nil; n-- {
 		e.Sizes = append(e.Sizes, d.count())

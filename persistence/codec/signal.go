@@ -318,10 +318,13 @@ const (
 	closingPercent
 	closingAbsolute
 	closingAt // the time differs from that of the entry
+	closingAgent
+	closingLevels
 )
 
 // AppendClosed appends the signal log entry of a closing. In Redis two positions stand in
-// front, as for an open signal. The script appends the updates of the open signal.
+// front, as for an open signal. The script appends the updates of the open signal. The entry repeats agent, asset and levels
+// of the creation, so that results can be summed without it.
 func AppendClosed(b []byte, s *signal.Signal) []byte {
 	c := s.Closing
 	if c == nil {
@@ -346,6 +349,15 @@ func AppendClosed(b []byte, s *signal.Signal) []byte {
 		flags |= closingAt
 		b = binary.AppendVarint(b, c.At.UnixMilli())
 	}
+	if s.Agent != "" {
+		flags |= closingAgent
+		b = AppendText(b, string(s.Agent))
+	}
+	if l := s.Levels; l != nil {
+		flags |= closingLevels
+		b = AppendString(b, s.Asset)
+		b = appendFloat(appendFloat(appendFloat(b, l.Entry), l.Stop), l.Target)
+	}
 	b[at] = flags
 	return binary.AppendVarint(b, c.DurationMinutes)
 }
@@ -355,6 +367,9 @@ type ClosedState struct {
 	openState
 	Account signal.AccountID
 	ID      signal.SignalID
+	Agent   signal.AgentID
+	Asset   string         // empty without levels
+	Levels  *signal.Levels // nil without prices
 	Closing signal.Closing
 	Updates []signal.Update
 }
@@ -375,6 +390,13 @@ func DecodeClosed(p signal.Position, header []byte) (*ClosedState, error) {
 	c.Closing.At = p.Time()
 	if flags&closingAt != 0 {
 		c.Closing.At = TimeOfMilli(d.Varint())
+	}
+	if flags&closingAgent != 0 {
+		c.Agent = signal.AgentID(d.Text())
+	}
+	if flags&closingLevels != 0 {
+		c.Asset = string(d.TextBytes(d.Byte()))
+		c.Levels = &signal.Levels{Entry: d.float(), Stop: d.float(), Target: d.float()}
 	}
 	c.Closing.DurationMinutes = d.Varint()
 	if len(d.B) > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -27,6 +28,8 @@ const (
 	maxBatch = 500
 	// maxKnown bounds the accounts that are remembered for a partition.
 	maxKnown = 10_000
+	// monthSlack is how long after its end a month gets its leaf if the account is silent: clocks differ.
+	monthSlack = 24 * time.Hour
 )
 
 // Appender appends the leaves of owned partitions.
@@ -36,6 +39,10 @@ type Appender struct {
 	reads     sync.Pool  // of *read
 	entries   *entries
 	signed    *signed
+
+	// Cost returns the cost of an entry or an exit of an asset, as a share of the price, for the sums of months. It is set before
+	// the first leaf; nil: none.
+	Cost func(asset string) float64
 }
 
 // read is the memory of a read of the signal log.
@@ -54,12 +61,14 @@ type appender struct {
 	epoch     int64
 	tree      *record.Tree // nil until it is loaded, and after a failure
 	head      codec.LogHead
-	known     map[signal.AccountID]codec.LeafAccount // without a salt: its record is not readable
+	known     map[signal.AccountID]*account
+	cursor    uint64 // of sweep
+	swept     string // no account has a running month before this one
 }
 
 // AppendLeaves appends the leaves of the next entries of the signal log of partition p to its
-// Merkle log, and returns how many, and whether there may be more. KindConflict: another epoch
-// holds the partition.
+// Merkle log, and returns how many, and whether there may be more. Without entries it appends the leaves of months that
+// are over. KindConflict: another epoch holds the partition.
 func (s *Appender) AppendLeaves(ctx context.Context, p int, epoch int64) (n int, more bool, err error) {
 	a := &s.appenders[p]
 	a.mu.Lock()
@@ -89,24 +98,74 @@ func (a *appender) append(ctx context.Context) (n int, more bool, err error) {
 	}
 	r.entries = entries
 	if len(entries) == 0 {
-		return 0, false, nil
+		more, err := a.sweep(ctx, record.MonthOf(time.Now().Add(-monthSlack)))
+		return 0, more, err
 	}
 	b, err := a.batch(ctx, entries)
 	if err != nil {
 		return 0, false, err
 	}
+	stored, err := a.store(ctx, b)
+	if err != nil || !stored {
+		return 0, err == nil, err
+	}
+	return len(entries), len(entries) == maxBatch, nil
+}
+
+// store stores a batch. It returns false if the log had another head, as after a batch whose reply was lost.
+func (a *appender) store(ctx context.Context, b *batch) (bool, error) {
 	stored, err := appendScript.Run(ctx, a.s.RDB, b.keys, b.args...).Int()
 	switch {
 	case err != nil:
-		return 0, false, redisclient.Failed(err, "append leaves in partition %d", a.partition)
+		return false, redisclient.Failed(err, "append leaves in partition %d", a.partition)
 	case stored == 0:
-		return 0, false, eventlog.ErrNotOwner
-	case stored < 0: // a batch whose reply was lost
+		return false, eventlog.ErrNotOwner
+	case stored < 0:
 		a.tree = nil
-		return 0, true, nil
+		return false, nil
 	}
 	a.head = b.head
-	return len(entries), len(entries) == maxBatch, nil
+	return true, nil
+}
+
+// sweep appends the leaves of months before the given one for accounts that have been silent since, some accounts at a
+// time, and reports whether there may be more.
+func (a *appender) sweep(ctx context.Context, before string) (bool, error) {
+	if a.swept >= before || a.head.Size == 0 {
+		return false, nil
+	}
+	page, next, err := a.s.RDB.HScan(ctx, a.s.LeafAccountsKey(a.partition), a.cursor, "", maxBatch).Result()
+	if err != nil {
+		return false, redisclient.Failed(err, "read accounts of leaves in partition %d", a.partition)
+	}
+	b := &batch{head: a.head}
+	var ended []signal.AccountID
+	for i := 0; i+1 < len(page); i += 2 { // with some accounts twice
+		id := signal.AccountID(page[i])
+		if a.known[id] == nil {
+			if a.known[id], err = decodeAccount([]byte(page[i+1])); err != nil {
+				a.known[id] = &account{}
+			}
+		}
+		if known := a.known[id]; a.endMonth(b, id, before, record.NewHasher(known.Salt)) {
+			ended = append(ended, id)
+		}
+	}
+	if len(ended) > 0 {
+		if err := a.complete(b, ended); err != nil {
+			return false, err
+		}
+		if stored, err := a.store(ctx, b); err != nil || !stored {
+			return err == nil, err
+		}
+	}
+	if a.cursor = next; next == 0 {
+		a.swept = before
+	}
+	if len(a.known) > maxKnown {
+		clear(a.known)
+	}
+	return next != 0, nil
 }
 
 // start returns where to read the signal log.
@@ -137,7 +196,8 @@ func (a *appender) load(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("the tiles of partition %d do not have the root of its %d leaves",
 			a.partition, head.Size), err)
 	}
-	a.head, a.tree, a.known = head, tree, map[signal.AccountID]codec.LeafAccount{}
+	a.cursor = 0
+	a.head, a.tree, a.known = head, tree, map[signal.AccountID]*account{}
 	return nil
 }
 
@@ -150,7 +210,7 @@ func logHead(ctx context.Context, c *redisclient.Client, p int) (codec.LogHead, 
 	return codec.ParseLogHead(text)
 }
 
-// EraseAccount removes the salt of an account, without which its leaves can never be opened. It stays
+// EraseAccount removes the salt of an account, without which its leaves can never be opened, and its months. It stays
 // counted, and so do its signals by their tallies.
 func (s *Appender) EraseAccount(ctx context.Context, p int, account signal.AccountID, gone record.Tallies) error {
 	head, err := logHead(ctx, s.Client, p)
@@ -161,7 +221,7 @@ func (s *Appender) EraseAccount(ctx context.Context, p int, account signal.Accou
 	if err != nil {
 		return err
 	}
-	keys := []string{s.LeafAccountsKey(p), s.LeafHeadKey(p)}
+	keys := []string{s.LeafAccountsKey(p), s.LeafHeadKey(p), s.LeafMonthsKey(p)}
 	n, err := eraseScript.Run(ctx, s.RDB, keys, string(account), head.Gone, all.Plus(gone).String()).Int()
 	if err == nil && n < 0 {
 		err = errors.New("another erasing has counted signals meanwhile")

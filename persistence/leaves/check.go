@@ -1,8 +1,10 @@
 package leaves
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,7 +29,7 @@ type Checker struct {
 // fit. Entries since kept must be stored, unless their account was deleted. What is recorded while
 // it reads is not compared. It holds the accounts of the partition in memory.
 func (s *Checker) CheckLeaves(ctx context.Context, p int, kept time.Time) (*record.Checked, error) {
-	head, accounts, err := s.leafAccounts(ctx, p)
+	head, accounts, months, err := s.leafAccounts(ctx, p)
 	if err != nil || head.Size == 0 {
 		return &record.Checked{}, err
 	}
@@ -42,7 +44,7 @@ func (s *Checker) CheckLeaves(ctx context.Context, p int, kept time.Time) (*reco
 	c := &check{s: s, ctx: ctx, p: p, head: head, checker: record.NewChecker(head.Size, accounts, from)}
 	c.entries = c.cursor(s.SignalsKey(p), from)
 	c.places = c.cursor(s.LeavesKey(p), from)
-	if err := c.join(); err != nil {
+	if err := errors.Join(c.join(), c.compareMonths(accounts, months)); err != nil {
 		return nil, err
 	}
 	var failed error
@@ -54,17 +56,18 @@ func (s *Checker) CheckLeaves(ctx context.Context, p int, kept time.Time) (*reco
 	return checked, failed
 }
 
-// leafAccounts returns the head of the log of partition p and its accounts, as of one moment.
+// leafAccounts returns the head of the log of partition p, its accounts and the leaves of months, as of one moment.
 func (s *Checker) leafAccounts(ctx context.Context, p int) (
-	head codec.LogHead, accounts map[signal.AccountID]record.Account, err error,
+	head codec.LogHead, accounts map[signal.AccountID]record.Account, months map[string]string, err error,
 ) {
 	pipe := s.RDB.TxPipeline()
 	text, all := pipe.Get(ctx, s.LeafHeadKey(p)), pipe.HGetAll(ctx, s.LeafAccountsKey(p))
+	ofMonths := pipe.HGetAll(ctx, s.LeafMonthsKey(p))
 	if err := redisclient.Execute(ctx, pipe); err != nil && !errors.Is(err, redis.Nil) {
-		return head, nil, redisclient.Failed(err, "read head of the log of partition %d", p)
+		return head, nil, nil, redisclient.Failed(err, "read head of the log of partition %d", p)
 	}
 	if head, err = codec.ParseLogHead(text.Val()); err != nil {
-		return head, nil, err
+		return head, nil, nil, err
 	}
 	accounts = make(map[signal.AccountID]record.Account, len(all.Val()))
 	for id, value := range all.Val() {
@@ -72,10 +75,14 @@ func (s *Checker) leafAccounts(ctx context.Context, p int) (
 		if err != nil {
 			continue // its leaves have no counts
 		}
-		accounts[signal.AccountID(id)] = record.Account{Salt: a.Salt, Last: a.Last,
-			Counts: record.Counts{Created: a.Created, Closed: a.Closed}}
+		accounts[signal.AccountID(id)] = accountOf(&a)
 	}
-	return head, accounts, nil
+	return head, accounts, ofMonths.Val(), nil
+}
+
+func accountOf(a *codec.LeafAccount) record.Account {
+	return record.Account{Salt: a.Salt, Counts: record.Counts{Created: a.Created, Closed: a.Closed}, Last: a.Last,
+		Months: a.Months}
 }
 
 // erased reports whether an account of partition p was erased, or is being erased.
@@ -149,23 +156,75 @@ func (c *check) readLeaves() error {
 		if err != nil {
 			place.Index = -1
 		}
-		c.leaves = append(c.leaves, record.Leaf{Index: place.Index, Prev: place.Prev, At: e.Position,
-			Place: placeOf(&place)})
+		c.leaves = append(c.leaves, record.Leaf{Index: place.Index, Prev: place.Prev, Months: place.Months,
+			At: e.Position, Place: placeOf(&place)})
 		indexes = append(indexes, tlog.StoredHashIndex(0, max(0, place.Index)))
 	}
-	reader := tlog.TileHashReader(tlog.Tree{N: c.head.Size, Hash: c.head.Root}, tilesOf(c.ctx, c.s.Client, c.p))
-	hashes, err := reader.ReadHashes(indexes)
-	if signal.KindOf(err) == signal.KindUnavailable {
-		return err
-	}
+	hashes, err := c.hashes(indexes)
 	if err != nil {
-		c.checker.Unreadable(c.leaves[0].Index, c.leaves[len(c.leaves)-1].Index, err)
-		return nil
+		return err
 	}
 	for i := range hashes {
 		c.leaves[i].Hash = &hashes[i]
 	}
 	return nil
+}
+
+// hashes returns the hashes with stored indexes, which ascend. It reports those that cannot be read, and returns none.
+func (c *check) hashes(indexes []int64) ([]tlog.Hash, error) {
+	reader := tlog.TileHashReader(tlog.Tree{N: c.head.Size, Hash: c.head.Root}, tilesOf(c.ctx, c.s.Client, c.p))
+	hashes, err := reader.ReadHashes(indexes)
+	if err != nil && signal.KindOf(err) != signal.KindUnavailable {
+		first, last := indexes[0], indexes[len(indexes)-1]
+		_, from := tlog.SplitStoredHashIndex(first)
+		_, to := tlog.SplitStoredHashIndex(last)
+		c.checker.Unreadable(from, to, err)
+		return nil, nil
+	}
+	return hashes, err
+}
+
+// compareMonths compares the stored leaves of months with the log.
+func (c *check) compareMonths(accounts map[signal.AccountID]record.Account, stored map[string]string) error {
+	type month struct {
+		codec.LeafMonth
+		account signal.AccountID
+		n       int64
+	}
+	var months []month
+	counted := int64(0)
+	for id, a := range accounts {
+		counted += a.Months
+		for n := range a.Months {
+			m, err := codec.DecodeLeafMonth([]byte(stored[monthField(id, n+1)]))
+			if err != nil || m.Index >= c.head.Size {
+				m = codec.LeafMonth{Index: -1}
+			}
+			months = append(months, month{m, id, n + 1})
+		}
+	}
+	if c.head.Erased == 0 && counted != c.head.Months {
+		c.checker.OtherMonths(counted, c.head.Months)
+	}
+	slices.SortFunc(months, func(a, b month) int { return cmp.Compare(a.Index, b.Index) })
+	for page := range slices.Chunk(months, checkPage) {
+		indexes := make([]int64, len(page))
+		for i, m := range page {
+			indexes[i] = tlog.StoredHashIndex(0, max(0, m.Index))
+		}
+		hashes, err := c.hashes(indexes)
+		if err != nil {
+			return err
+		}
+		for i, m := range page {
+			var hash *tlog.Hash
+			if hashes != nil {
+				hash = &hashes[i]
+			}
+			c.checker.Month(m.account, m.n, m.Index, m.Text, hash)
+		}
+	}
+	return c.ctx.Err()
 }
 
 // join compares all entries and leaves.

@@ -42,7 +42,8 @@ func (n *entries) decode(e *redisclient.Entry) (*signal.Signal, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	s := &signal.Signal{ID: c.ID, Account: c.Account, CreatedAt: c.Created.Time(), Closing: &c.Closing}
+	s := &signal.Signal{ID: c.ID, Account: c.Account, Agent: c.Agent, Asset: c.Asset, Levels: c.Levels,
+		CreatedAt: c.Created.Time(), Closing: &c.Closing}
 	c.Apply(s)
 	return s, record.ClosingMetadata(metadata), nil
 }

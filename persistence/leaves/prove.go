@@ -69,20 +69,21 @@ const lookAtOnce = 16
 // Shortened returns the partitions whose signal logs have had fewer entries than the record has leaves of them:
 // the log was deleted or replaced, and its signals are missing wherever signals are read.
 func (s *Proofs) Shortened(ctx context.Context) ([]int, error) {
-	sizes, err := s.sizes(ctx) // before the logs, which may grow
+	heads, err := s.heads(ctx) // before the logs, which may grow
 	if err != nil {
 		return nil, err
 	}
-	short := make([]bool, len(sizes))
+	short := make([]bool, len(heads))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(lookAtOnce)
-	for p, size := range sizes {
-		if size == 0 {
+	for p, head := range heads {
+		entries := head.Size - head.Months
+		if entries <= 0 {
 			continue
 		}
 		group.Go(func() error {
 			log, err := s.ReadInfo(ctx, s.SignalsKey(p))
-			short[p] = (log.Complete || !log.Exists) && log.Added < size
+			short[p] = (log.Complete || !log.Exists) && log.Added < entries
 			return err
 		})
 	}
@@ -100,32 +101,31 @@ func (s *Proofs) Shortened(ctx context.Context) ([]int, error) {
 
 // CountLeaves returns the number of leaves of all logs. It does not wait for replicas.
 func (s *Proofs) CountLeaves(ctx context.Context) (n int64, err error) {
-	sizes, err := s.sizes(ctx)
-	for _, size := range sizes {
-		n += size
+	heads, err := s.heads(ctx)
+	for _, head := range heads {
+		n += head.Size
 	}
 	return n, err
 }
 
-// sizes returns the number of leaves of each partition's log.
-func (s *Proofs) sizes(ctx context.Context) ([]int64, error) {
+// heads returns the heads of the logs of all partitions.
+func (s *Proofs) heads(ctx context.Context) ([]codec.LogHead, error) {
 	pipe := s.RDB.Pipeline()
-	heads := make([]*redis.StringCmd, s.Partitions())
-	for p := range heads {
-		heads[p] = pipe.Get(ctx, s.LeafHeadKey(p))
+	texts := make([]*redis.StringCmd, s.Partitions())
+	for p := range texts {
+		texts[p] = pipe.Get(ctx, s.LeafHeadKey(p))
 	}
 	if err := redisclient.Execute(ctx, pipe); err != nil {
 		return nil, redisclient.Failed(err, "count leaves")
 	}
-	sizes := make([]int64, len(heads))
-	for p, get := range heads {
-		head, err := codec.ParseLogHead(get.Val())
-		if err != nil {
+	heads := make([]codec.LogHead, len(texts))
+	for p, get := range texts {
+		var err error
+		if heads[p], err = codec.ParseLogHead(get.Val()); err != nil {
 			return nil, fmt.Errorf("partition %d: %w", p, err)
 		}
-		sizes[p] = head.Size
 	}
-	return sizes, nil
+	return heads, nil
 }
 
 // OpenLeaf returns the leaf of the entry at a position of the signal log of partition p, with the
@@ -240,7 +240,45 @@ func (s *Proofs) Account(ctx context.Context, p int, account signal.AccountID) (
 		return record.Account{}, redisclient.Failed(err, "read salt")
 	}
 	a, err := codec.DecodeLeafAccount(value)
-	return record.Account{Salt: a.Salt, Counts: record.Counts{Created: a.Created, Closed: a.Closed}, Last: a.Last}, err
+	return accountOf(&a), err
+}
+
+// Months returns the leaves of the months of an account of partition p that the log with the given head has, in their order:
+// none of one that was erased.
+func (s *Proofs) Months(ctx context.Context, p int, account signal.AccountID, head tlog.Tree) ([]*verify.Leaf, error) {
+	a, err := s.Account(ctx, p, account)
+	if err != nil || a.Months == 0 {
+		if signal.KindOf(err) == signal.KindNotFound {
+			err = nil
+		}
+		return nil, err
+	}
+	fields := make([]string, a.Months)
+	for i := range fields {
+		fields[i] = monthField(account, int64(i)+1)
+	}
+	values, err := s.RDB.HMGet(ctx, s.LeafMonthsKey(p), fields...).Result()
+	if err != nil {
+		return nil, redisclient.Failed(err, "read months of partition %d", p)
+	}
+	var list []*verify.Leaf
+	tiles := remembering(tilesOf(ctx, s.Client, p))
+	for i, v := range values {
+		value, _ := v.(string)
+		m, err := codec.DecodeLeafMonth([]byte(value))
+		if err == nil && m.Index >= head.N {
+			break // as are those that follow
+		}
+		l := &verify.Leaf{Log: p, Index: m.Index, Size: head.N, Text: m.Text, Salt: a.Salt}
+		if err == nil {
+			l.Proof, err = record.Inclusion(head, m.Index, tiles)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read month %d of account %s: %w", i+1, account, err)
+		}
+		list = append(list, l)
+	}
+	return list, nil
 }
 
 // SignedUpTo returns a position up to which the log of partition p with the given head, which was signed at a time, has the

@@ -125,6 +125,9 @@ func (k Keys) LeavesKey(p int) string { return k.PartitionKey(p, "leaves") }
 // LeafAccountsKey holds the salt and the counts of each account in the Merkle log.
 func (k Keys) LeafAccountsKey(p int) string { return k.PartitionKey(p, "leafaccounts") }
 
+// LeafMonthsKey holds the leaves of the months of each account.
+func (k Keys) LeafMonthsKey(p int) string { return k.PartitionKey(p, "leafmonths") }
+
 // TileKey holds the hashes of a tile of the Merkle log.
 func (k Keys) TileKey(p, level int, n int64) string {
 	return k.PartitionKey(p, "tile:"+strconv.Itoa(level)+":"+strconv.FormatInt(n, 10))

@@ -6,7 +6,8 @@
 // root hash of each log; a checkpoint is a signed note with the size and the root hash of the root
 // log, as every log's. A leaf hides its text behind the salt of its account; a reader with text, salt
 // and proof can check that this text, and no other, was a leaf at the time of the checkpoint. The
-// text counts the creations and closings of the account, so a missing signal leaves a gap.
+// text counts the creations and closings of the account, so a missing signal leaves a gap. When a month is over, a leaf gets
+// the sums of its results by agent, which outlive the signals.
 //
 // Checkpoints are signed by the service alone, with times of its own clock, so a record proves that
 // it is consistent with itself: nothing in it was changed or removed between two checkpoints. That
@@ -238,20 +239,11 @@ func (e *Recorded) Number() int64 {
 	return e.Closed
 }
 
-// Holds checks that a log of the checkpoint has the leaf, and returns the leaf's text.
+// Holds checks that a log of the checkpoint has the leaf of a creation or a closing, and returns its
+// text.
 func (h *Heads) Holds(l *Leaf) (*Recorded, error) {
-	if l.Log < 0 || l.Log >= len(h.Logs) || l.Index < 0 {
-		return nil, fmt.Errorf("%w: there is no log %d", ErrNotIn, l.Log)
-	}
-	tree := h.Logs[l.Log]
-	switch {
-	case l.Index >= tree.N:
-		return nil, ErrTooNew
-	case l.Size != tree.N:
-		return nil, fmt.Errorf("%w: the proof is for another checkpoint, with %d leaves", ErrNotIn, l.Size)
-	}
-	if tlog.CheckRecord(l.Proof, tree.N, tree.Hash, l.Index, tlog.RecordHash(Commit(l.Salt, l.Text))) != nil {
-		return nil, ErrNotIn
+	if err := h.contains(l); err != nil {
+		return nil, err
 	}
 	var e Recorded
 	_, err := parseLeaf(l.Text)

@@ -55,7 +55,7 @@ var mayImport = []struct {
 	{"actors/lifecycle", []string{"actors/signal", "actors/strategy", "actors/engine", "actors/market/alerts",
 		"actors/ownership"}},
 	{"actors/partition", []string{"actors/signal", "actors/engine", "actors/ownership"}},
-	{"actors/record", []string{"actors/signal", "actors/record/verify"}},
+	{"actors/record", []string{"actors/signal", "actors/strategy", "actors/record/verify"}},
 	// A stranger must be able to read and copy it: it needs nothing of this module.
 	{"actors/record/verify", nil},
 	{"actors/checkpoints", []string{"actors/signal", "actors/engine", "actors/ownership", "actors/record",

@@ -230,6 +230,7 @@ func (p *process) join(ctx context.Context) error {
 func (p *process) newPartitions() *partition.Partitions {
 	// In the order in which they are started and given the events of a partition.
 	tenants := []ownership.Tenant{p.deliverer, p.lifecycle, p.scheduler}
+	p.store.Leaves.Cost = costOf(p.config.Costs)
 	if !p.options.Unrecorded {
 		tenants = append(tenants, p.checkpoints, p.audit)
 	}

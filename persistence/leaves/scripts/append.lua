@@ -4,7 +4,8 @@
 -- KEYS[3] places          ARGV[4] bytes of a full tile
 --                         ARGV[5] number of leaves, then POSITION PLACE of each
 -- KEYS[4] accounts        then the number of accounts, then ACCOUNT VALUE of each
--- KEYS[5..] tiles         then OFFSET HASHES of each tile
+-- KEYS[5] months          then their number, then FIELD VALUE of each
+-- KEYS[6..] tiles         then OFFSET HASHES of each tile
 -- Returns 1, 0 if another epoch holds the partition, or -1 if the log has another head.
 local call = redis.call
 if call('GET', KEYS[1]) ~= ARGV[1] then
@@ -23,7 +24,12 @@ for _ = 1, tonumber(ARGV[a]) do
   call('HSET', KEYS[4], ARGV[a + 1], ARGV[a + 2])
   a = a + 2
 end
-for k = 5, #KEYS do
+a = a + 1
+for _ = 1, tonumber(ARGV[a]) do
+  call('HSET', KEYS[5], ARGV[a + 1], ARGV[a + 2])
+  a = a + 2
+end
+for k = 6, #KEYS do
   local offset, hashes = tonumber(ARGV[a + 1]), ARGV[a + 2]
   if offset > 0 and offset + #hashes == tonumber(ARGV[4]) then
     -- SETRANGE reserves memory for a value to grow. A full tile does not.
