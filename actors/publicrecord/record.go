@@ -3,7 +3,7 @@
 //
 // Nothing can be left out. The totals are the counts in the account's newest leaf that the checkpoint has, for all time. The
 // signals that are kept, since the retention, are counted and summed as far as the same leaf; what the totals have beyond
-// them is no longer kept. Each signal that is shown has its leaves with it, with proofs for that checkpoint.
+// them is no longer kept. Of that the leaves of months have the results by agent. Each signal that is shown has its leaves with it, with proofs for that checkpoint.
 package publicrecord
 
 import (
@@ -44,6 +44,8 @@ type Leaves interface {
 		head tlog.Tree) ([]*verify.Leaf, error)
 	// Account returns the counts of all leaves of an account. KindNotFound: it has none.
 	Account(ctx context.Context, partition int, account signal.AccountID) (record.Account, error)
+	// Months returns the leaves of the months of an account that a log with the given head has, in their order.
+	Months(ctx context.Context, partition int, account signal.AccountID, head tlog.Tree) ([]*verify.Leaf, error)
 }
 
 // Witnesses has the signatures of witnesses. See checkpoints.Witnesses.
@@ -109,6 +111,8 @@ type Record struct {
 	Rest      *Agent  // the others together, without a name; nil without others
 	Others    int     // how many these are
 
+	Months []Month // that are over and had closings, in their order
+
 	Closed  []Signal // newest first
 	Open    []Signal // newest first; empty unless they are shown
 	Sources []string // of the prices of the signals that are shown
@@ -116,6 +120,12 @@ type Record struct {
 
 // NoLongerKept returns how many closed signals are counted alone.
 func (r *Record) NoLongerKept() int64 { return max(0, r.Totals.Closed-int64(r.Kept)) }
+
+// Month is a month with what it sums, and its leaf.
+type Month struct {
+	*verify.Month
+	Leaf *verify.Leaf
+}
 
 // Agent is what an agent did. Its statistics are of its closed signals with prices.
 type Agent struct {
@@ -175,9 +185,31 @@ func (s *Sources) Record(ctx context.Context, account signal.AccountID, showOpen
 	if r.Open, err = s.show(ctx, r, listed.Open, head); err != nil {
 		return nil, err
 	}
+	if err := s.addMonths(ctx, r, partition, head); err != nil {
+		return nil, err
+	}
 	slices.Sort(r.Sources)
 	r.Sources = slices.Compact(r.Sources)
 	return r, s.total(ctx, r, partition, listed.Last, head)
+}
+
+// addMonths adds the months that the checkpoint has.
+func (s *Sources) addMonths(ctx context.Context, r *Record, partition int, head tlog.Tree) error {
+	if r.Checkpoint == nil {
+		return nil
+	}
+	leaves, err := s.Leaves.Months(ctx, partition, r.Account, head)
+	if err != nil {
+		return err
+	}
+	list, err := r.Checkpoint.Months(leaves)
+	if err != nil {
+		return fmt.Errorf("months of account %s: %w", r.Account, err)
+	}
+	for i, m := range list {
+		r.Months = append(r.Months, Month{m, leaves[i]})
+	}
+	return nil
 }
 
 // total sets the totals by the newest leaf, which is that of the entry at a position.

@@ -37,7 +37,8 @@ type fake struct {
 	signals   []*signal.Signal
 	living    []signal.Agent
 	fail      error
-	lostLeaf  bool // of Standing.Last
+	lostLeaf  bool    // of Standing.Last
+	months    []int64 // leaves
 	askedUpTo []signal.Position
 }
 
@@ -114,6 +115,14 @@ func (f *fake) Account(context.Context, int, signal.AccountID) (record.Account, 
 		return record.Account{}, signal.NotFound("account")
 	}
 	return f.account, nil
+}
+
+func (f *fake) Months(ctx context.Context, p int, account signal.AccountID, head tlog.Tree) ([]*verify.Leaf, error) {
+	var at []signal.Position
+	for _, n := range f.months {
+		at = append(at, signal.Position{MS: n + 1})
+	}
+	return f.OpenLeaves(ctx, p, account, at, head)
 }
 
 func (f *fake) Merge(_ context.Context, note []byte) ([]byte, error) {
@@ -217,6 +226,25 @@ func TestTotalsAreChecked(t *testing.T) {
 	f.fail = signal.Unavailable(nil)
 	if _, err := s.Record(t.Context(), "acc_1", false); signal.KindOf(err) != signal.KindUnavailable {
 		t.Error(err)
+	}
+}
+
+func TestMonthsHaveAllClosings(t *testing.T) {
+	t.Parallel()
+	text := func(month string, closed, n int64) string {
+		return (&verify.Month{Account: "acc_1", Created: closed, Closed: closed, Month: month,
+			Agents: []verify.AgentSum{{Agent: "a", Closed: n}}}).Text()
+	}
+	f := &fake{texts: []string{text("2026-08", 4, 4), "other", text("2026-10", 6, 2)}, months: []int64{0, 2}}
+	r := f.record(t, false)
+	if len(r.Months) != 2 || r.Months[1].Month.Month != "2026-10" || r.Months[1].Leaf.Index != 2 {
+		t.Errorf("months %+v", r.Months)
+	}
+	f.months = []int64{2}
+	s := Sources{Leaves: f, Witnesses: f, Lists: lists{f}, Scorecards: cards{f}, Signals: records{f}, Agents: agents{f},
+		Now: time.Now}
+	if _, err := s.Record(t.Context(), "acc_1", false); !errors.Is(err, verify.ErrMissing) {
+		t.Errorf("without the first month: %v", err)
 	}
 }
 

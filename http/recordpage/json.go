@@ -29,6 +29,7 @@ type recordJSON struct {
 	Curve      []pointJSON         `json:"curve"`
 	Agents     []agentJSON         `json:"agents"`
 	Others     *othersJSON         `json:"others"`
+	Months     []monthJSON         `json:"months"`
 	Closed     []signalJSON        `json:"closed_signals"`
 	Open       []signalJSON        `json:"open_signals"`
 	Proof      proofJSON           `json:"proof"`
@@ -69,6 +70,13 @@ type countJSON struct {
 	Open       int                 `json:"open"`
 	Closed     int                 `json:"closed"`
 	Statistics backtest.Statistics `json:"statistics"`
+}
+
+// monthJSON is a month with its leaf, which has the same sums.
+type monthJSON struct {
+	Month  string            `json:"month"`
+	Agents []verify.AgentSum `json:"agents"`
+	Leaf   *verify.Leaf      `json:"leaf"`
 }
 
 // signalJSON is a signal with its leaves. Signal has only what these have recorded, or what follows from that.
@@ -122,6 +130,7 @@ func encode(r *publicrecord.Record, p credential.Publication, keys []string, not
 		Committed: r.Committed,
 		Totals:    totalsJSON{r.Totals.Created, r.Totals.Closed, r.Newest != nil},
 		Kept:      keptJSON{instant(r.Since), r.Created, r.Kept}, Curve: []pointJSON{}, Agents: []agentJSON{},
+		Months: []monthJSON{},
 		Closed: viewProved(r.Closed), Open: viewProved(r.Open),
 		Proof: proofJSON{Checkpoint: string(r.Note), Newest: r.Newest, Keys: keys, NotProved: notProved}}
 	if c := r.Checkpoint; c != nil {
@@ -137,6 +146,9 @@ func encode(r *publicrecord.Record, p credential.Publication, keys []string, not
 	}
 	if r.Rest != nil {
 		v.Others = &othersJSON{r.Others, count(r.Rest.Count, r.Rest.Statistics)}
+	}
+	for _, m := range r.Months {
+		v.Months = append(v.Months, monthJSON{m.Month.Month, m.Agents, m.Leaf})
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -70,6 +70,15 @@ func largest(of texts) *publicrecord.Record {
 			r.Curve = append(r.Curve, sum)
 		}
 	}
+	for i := range 60 {
+		m := publicrecord.Month{Month: &verify.Month{Account: string(r.Account), Month: morning.AddDate(0, i-61, 0).Format("2006-01")},
+			Leaf: leaf()}
+		for j := range 50 {
+			m.Agents = append(m.Agents, verify.AgentSum{Agent: fmt.Sprintf("agent_%d", j), Closed: 200, Priced: 180,
+				Won: random.Int64N(180), Gains: 100 * random.Float64(), Losses: 100 * random.Float64(), Costs: 9, Targets: 270})
+		}
+		r.Months = append(r.Months, m)
+	}
 	r.All = all.Statistics()
 	r.Rest = &publicrecord.Agent{Count: catalogue.Count{Open: 3, Closed: 4}, Statistics: each.Statistics()}
 	for i := range 2 * publicrecord.MaxSignals {
@@ -110,7 +119,8 @@ func TestLargestPageIsSmall(t *testing.T) {
 	}
 	for _, want := range []string{"12,300", "10,000", "2,300", "of 12,345 created",
 		"Several accounts of one operator cannot be seen from here.",
-		"The service alone signs its record.", "no other service ran whose results were kept back", "30 others", "(removed)"} {
+		"The service alone signs its record.", "no other service ran whose results were kept back", "30 others", "(removed)",
+		"2025-10", "36 earlier", "360,000"} {
 		if !bytes.Contains(f.Page.Text, []byte(want)) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -122,6 +132,25 @@ func TestLargestPageIsSmall(t *testing.T) {
 	}
 	if !bytes.Contains([]byte(Policy), []byte(styleHash("page.html"))) || strings.Contains(Policy, "unsafe") {
 		t.Errorf("policy %s", Policy)
+	}
+}
+
+func TestMonthsOnThePage(t *testing.T) {
+	t.Parallel()
+	r := &publicrecord.Record{Months: []publicrecord.Month{
+		{Month: &verify.Month{Month: "2026-08", Agents: []verify.AgentSum{
+			{Agent: "a", Closed: 50, Priced: 40, Won: 20, Gains: 30, Losses: 20, Costs: 4, Targets: 60}}}},
+		{Month: &verify.Month{Month: "2026-10", Agents: []verify.AgentSum{
+			{Agent: "a", Closed: 1, Priced: 1, Losses: 1, Costs: .5, Targets: 2}, {Agent: "b", Closed: 2}}}}}}
+	months, agents := viewMonths(r)
+	want := []sumView{{"2026-10", "3", "0 of 1", "33.3 %", "50.0 %", "−1.0", "−1.5"},
+		{"2026-08", "50", "50.0 %", "40.0 %", "44.0 %", "+10.0", "+6.0"}}
+	if d := cmp.Diff(want, months); d != "" {
+		t.Errorf("months (-want +got):\n%s", d)
+	}
+	want = []sumView{{"a", "51", "48.8 %", "40.0 %", "44.4 %", "+9.0", "+4.5"}, {"b", "2", "–", "–", "–", "0.0", "0.0"}}
+	if d := cmp.Diff(want, agents); d != "" {
+		t.Errorf("agents (-want +got):\n%s", d)
 	}
 }
 

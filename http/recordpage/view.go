@@ -1,8 +1,11 @@
 package recordpage
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,6 +13,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/publicrecord"
 	"github.com/agentsignal/agentsignal/actors/record"
+	"github.com/agentsignal/agentsignal/actors/record/verify"
 	"github.com/agentsignal/agentsignal/actors/scorecard"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/credential"
@@ -31,6 +35,8 @@ type pageView struct {
 	All             *figuresView
 	Curve           *curveView
 	Agents          []agentView
+	Months          []sumView // newest first
+	MonthAgents     []sumView // the same closings by agent
 	Calibration     []bucketView
 	ShowOpen        bool
 	Open            []signalView
@@ -60,6 +66,9 @@ type agentView struct {
 	Open, Closed string
 	figuresView
 }
+
+// sumView has what leaves of months sum.
+type sumView struct{ Name, Closed, Rate, BreakEven, BreakEvenNet, SumR, SumRNet string }
 
 type bucketView struct{ Range, Count, Confidence, Rate string }
 
@@ -111,6 +120,7 @@ func viewPage(r *publicrecord.Record, p credential.Publication, by *Renderer) *p
 		rest.Name = fmt.Sprintf("%d others", r.Others)
 		v.Agents = append(v.Agents, rest)
 	}
+	v.Months, v.MonthAgents = viewMonths(r)
 	for i := range r.Open {
 		v.Open = append(v.Open, viewSignal(&r.Open[i]))
 	}
@@ -153,6 +163,54 @@ func viewAgent(a *publicrecord.Agent) agentView {
 		v.Name = v.ID
 	}
 	return v
+}
+
+// maxMonths is how many months are shown by themselves.
+const maxMonths = 24
+
+// viewMonths returns the newest months and the agents with the most closings in all of them, the rest of each in one sum.
+func viewMonths(r *publicrecord.Record) (months, agents []sumView) {
+	byAgent := map[string]*verify.Month{}
+	var earlier verify.Month
+	for i, m := range slices.Backward(r.Months) {
+		if len(r.Months)-i > maxMonths {
+			earlier.Agents = append(earlier.Agents, m.Agents...)
+		} else {
+			months = append(months, viewSum(m.Month.Month, m.Sum()))
+		}
+		for _, a := range m.Agents {
+			if byAgent[a.Agent] == nil {
+				byAgent[a.Agent] = &verify.Month{}
+			}
+			byAgent[a.Agent].Agents = append(byAgent[a.Agent].Agents, a)
+		}
+	}
+	if n := len(r.Months) - maxMonths; n > 0 {
+		months = append(months, viewSum(fmt.Sprintf("%d earlier", n), earlier.Sum()))
+	}
+	ids := slices.SortedFunc(maps.Keys(byAgent), func(a, b string) int {
+		return cmp.Or(cmp.Compare(byAgent[b].Sum().Closed, byAgent[a].Sum().Closed), cmp.Compare(a, b))
+	})
+	var rest verify.Month
+	for i, id := range ids {
+		if i < publicrecord.MaxAgents {
+			agents = append(agents, viewSum(id, byAgent[id].Sum()))
+		} else {
+			rest.Agents = append(rest.Agents, byAgent[id].Agents...)
+		}
+	}
+	if n := len(ids) - publicrecord.MaxAgents; n > 0 {
+		agents = append(agents, viewSum(fmt.Sprintf("%d others", n), rest.Sum()))
+	}
+	return months, agents
+}
+
+func viewSum(name string, a verify.AgentSum) sumView {
+	p := backtest.Payoff{Count: int(a.Priced), Wins: int(a.Won), Gains: a.Gains, Losses: a.Losses, Costs: a.Costs,
+		Targets: a.Targets}
+	before, net := p.BreakEven()
+	return sumView{name, grouped(a.Closed), rate(p.Wins, p.Count), percent(before), percent(net),
+		signed(backtest.Figure(a.Gains-a.Losses), 1), signed(backtest.Figure(a.Gains-a.Losses-a.Costs), 1)}
 }
 
 func viewSignal(s *publicrecord.Signal) signalView {

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
 import type { ShownRecord, ShownSignal } from "./shown";
 import { check } from "./shown";
-import type { SignalProof } from "./verify";
+import type { Leaf, SignalProof } from "./verify";
 import made from "./verify.json";
 
-interface Case { name: string; keys: string; proof: SignalProof; signal: Record<string, unknown> & { signal_id: string }; want: string }
+interface Case { name: string; keys: string; months?: Leaf[]; proof: SignalProof; signal: Record<string, unknown> & { signal_id: string }; want: string }
 
-const proved = (made as unknown as Case[]).find((c) => c.want === "proved" && c.proof.closed)!;
+const proved = (made as unknown as Case[]).find((c) => c.months)!;
 const leaf = JSON.parse(proved.proof.closed!.text) as { account: string; created: number; closed: number };
 
 /** Returns a record that shows the proved signal, with what its leaves have of it. */
@@ -18,6 +18,10 @@ function record(): ShownRecord {
   return {
     account_id: leaf.account,
     totals: { created: leaf.created, closed: leaf.closed, proved: true },
+    months: structuredClone(proved.months!).map((leaf) => {
+      const { month, agents } = JSON.parse(leaf.text) as Pick<ShownRecord["months"][number], "month" | "agents">;
+      return { month, agents, leaf };
+    }),
     closed_signals: [shown],
     open_signals: [],
     proof: { checkpoint: checkpoint!, heads, newest: structuredClone(closed), keys: proved.keys.split("\n").filter(Boolean) },
@@ -46,6 +50,10 @@ test.each<[string, (r: ShownRecord) => void, string]>([
   ["a signal of another account", (r) => { r.account_id = "acc_other"; }, "it is of another account"],
   ["a closing that is left out", (r) => { r.totals.closed++; }, `closing number ${leaf.closed + 1} is not shown`],
   ["a better total", (r) => { r.totals.created++; }, "the newest leaf does not have the totals"],
+  ["a better month", (r) => { r.months[1]!.agents[0]!["gains"] = 9; }, "2026-10 is not what its leaf has recorded"],
+  ["a month that is left out", (r) => { r.months.shift(); }, "closings before number 6 are missing in the months up to 2026-10"],
+  ["another leaf of a month", (r) => { r.months[0]!.leaf = r.closed_signals[0]!.created!; }, "2026-08 is not what its leaf has recorded"],
+  ["another place of a month", (r) => { r.months[0]!.leaf.index++; }, "2026-08: leaf: its text, salt, place or proof was changed"],
   ["another newest leaf", (r) => { r.proof.newest!.index++; }, "newest leaf: leaf: "],
   ["no newest leaf", (r) => { r.proof.newest = null; }, "no leaf proves the totals"],
   ["another key", (r) => { r.proof.keys = []; }, "signature: none is by a key of"],

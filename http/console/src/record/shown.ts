@@ -10,10 +10,18 @@ export interface ShownSignal {
   closed: Leaf | null;
 }
 
+/** A month that is over, with what its leaf sums. */
+export interface ShownMonth {
+  month: string;
+  agents: (Record<string, unknown> & { agent_id: string; closed: number })[];
+  leaf: Leaf;
+}
+
 /** The parts of GET /r/{slug}.json that are checked. */
 export interface ShownRecord {
   account_id: string;
   totals: { created: number; closed: number; proved: boolean };
+  months: ShownMonth[];
   closed_signals: ShownSignal[];
   open_signals: ShownSignal[];
   proof: { checkpoint: string; heads: Entry | null; newest: Leaf | null; keys: string[] };
@@ -70,6 +78,25 @@ export async function check(record: ShownRecord, subtle: Subtle | null = globalT
       break;
     }
     next--;
+  }
+  // Months have each closing up to the last of them, once.
+  let summed = 0;
+  for (const m of record.months) {
+    const opened = await openLeaf(checkpoint, heads, m.leaf, keys, subtle);
+    if ("why" in opened) {
+      found.faults.push(`${m.month}: ${opened.why}`);
+      break;
+    }
+    const { month, agents } = JSON.parse(m.leaf.text) as ShownMonth;
+    summed += m.agents.reduce((n, a) => n + a.closed, 0);
+    if (month !== m.month || JSON.stringify(agents) !== JSON.stringify(m.agents) || opened.account !== record.account_id) {
+      found.faults.push(`${m.month} is not what its leaf has recorded`);
+      break;
+    }
+    if (opened.closed !== summed) {
+      found.faults.push(`closings before number ${String(opened.closed)} are missing in the months up to ${m.month}`);
+      break;
+    }
   }
   if (newest) {
     const opened = await openLeaf(checkpoint, heads, newest, keys, subtle);

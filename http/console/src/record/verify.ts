@@ -213,9 +213,10 @@ async function open(note: string, keys: string, h: Hasher): Promise<{ root: Log;
 }
 
 type Members = Record<string, unknown>;
+type Kind = "created" | "closed" | "month";
 
 /** Checks that a log of the checkpoint has a leaf, and returns what it has recorded. */
-async function holds(c: Heads, leaf: Leaf, kind: "created" | "closed", h: Hasher): Promise<Members> {
+async function holds(c: Heads, leaf: Leaf, kind: Kind, h: Hasher): Promise<Members> {
   const log = c.logs[leaf.log];
   if (!log || leaf.size !== log.size || leaf.index < 0 || leaf.index >= log.size) {
     throw new Broken("leaf", "its proof is for another checkpoint");
@@ -226,16 +227,17 @@ async function holds(c: Heads, leaf: Leaf, kind: "created" | "closed", h: Hasher
     throw new Broken("leaf", "its text, salt, place or proof was changed");
   }
   const recorded = JSON.parse(leaf.text) as Members;
-  if (recorded["kind"] !== kind) throw new Broken("leaf", `it does not say that the signal was ${kind}`);
+  if (recorded["kind"] !== kind) throw new Broken("leaf", kind === "month" ? "it is not that of a month" : `it does not say that the signal was ${kind}`);
   const other = Object.keys(recorded).find((name) => !ofSignal[kind].includes(name) && !ofLeaf.includes(name));
   if (other) throw new Broken("leaf", `one of this kind has no ${other}`);
   return recorded;
 }
 
-/** What leaves of each kind may have of a signal. */
-const ofSignal: Record<"created" | "closed", string[]> = {
+/** What leaves of each kind may have of a signal, or of a month. */
+const ofSignal: Record<Kind, string[]> = {
   created: ["signal_id", "agent_id", "asset", "strategy", "timeframe", "risk_level", "direction", "initial_confidence", "entry_price", "stop_loss", "take_profit", "created_at", "expires_at"],
   closed: ["signal_id", "final_confidence", "mfe_r", "mae_r", "closed_at", "close_reason", "exit_price"],
+  month: ["month", "agents"],
 };
 /** What leaves have of themselves, and not of the signal. */
 const ofLeaf = ["v", "kind", "account", "created", "closed", "signed_leaves", "previous_created_at", "metadata", "metadata_sha256"];
@@ -331,7 +333,8 @@ export async function openLeaf(note: string, heads: Entry, leaf: Leaf, keys: str
   const h = new Hasher(subtle);
   try {
     const { root } = await open(note, keys, h);
-    const kind = (JSON.parse(leaf.text) as Members)["kind"] === "closed" ? "closed" : "created";
+    const said = (JSON.parse(leaf.text) as Members)["kind"];
+    const kind = said === "closed" || said === "month" ? said : "created";
     const { account, created, closed } = await holds(await readHeads(root, heads, h), leaf, kind, h);
     return { account, created, closed };
   } catch (error) {
