@@ -1,8 +1,8 @@
 // Package backtest measures how good signals are. It replays a strategy over bars with
 // the functions of a live run (package strategy), computes statistics of closed signals,
 // compares their confidence with the outcomes, and recomputes stored signals. It is as
-// pure as package strategy: no clock, no random source, and no input or output except the
-// reader that is passed to ReadCSV.
+// pure as package strategy: no clock, no random source, and no input or output. Package barfile
+// reads the bars of files.
 //
 // # Before and after costs
 //

@@ -26,6 +26,9 @@ type Options struct {
 	// in R: live ones are closed by the trade that passes the stop.
 	Slippage float64
 	Jumps    bool // bars may open any distance from the close before
+	// Cuts has the indices of bars that follow an outage, ascending. History begins again there, and signals that are open
+	// end with the last bar before.
+	Cuts []int
 	// Pool has the outcomes of other assets and those of the asset, named PoolKey there, from
 	// before the bars; those of the bars are added. Nil: only these count.
 	Pool    *strategy.Pool
@@ -88,13 +91,18 @@ const checkEvery = 256
 // INSUFFICIENT_HISTORY if no bar allowed a signal and DATA_UNAVAILABLE for impossible
 // bars and for jumps (strategy.JumpError), or that of ctx.
 func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) {
-	series := strategy.NewSeries(o.Timeframe).WithTick(o.Tick)
-	if o.Pool != nil {
-		series.InPool(o.Pool, o.PoolKey, nil)
+	if o.Pool == nil {
+		o.Pool = strategy.NewPool(strategy.MaxOutcomes)
 	}
-	if o.Jumps {
-		series.AllowJumps()
+	begin := func() *strategy.Series {
+		series := strategy.NewSeries(o.Timeframe).WithTick(o.Tick).InPool(o.Pool, o.PoolKey, nil)
+		if o.Jumps {
+			series.AllowJumps()
+		}
+		return series
 	}
+	var series *strategy.Series
+	end, cuts := 0, append(slices.Clone(o.Cuts), len(bars)) // end is that of the bars without an outage
 	var trades []Trade
 	const noBars = "there are no bars in the requested time"
 	last := error(&signal.RunError{Code: signal.InsufficientHistory, Message: noBars})
@@ -103,6 +111,9 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 	for i := range bars {
 		if i%checkEvery == 0 && ctx.Err() != nil {
 			return Result{}, ctx.Err()
+		}
+		if i == end {
+			series, end, cuts = begin(), cuts[0], cuts[1:]
 		}
 		if err := series.Append(bars[i]); err != nil {
 			const message = "the bars are not possible"
@@ -125,7 +136,10 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 		}
 		evaluated = true
 		t := Trade{Evaluation: c, Bar: i, CreatedAt: at}
-		t.follow(bars, strategy.Horizon(o.Timeframe, o.Risk), o.Slippage)
+		t.follow(bars[:end], strategy.Horizon(o.Timeframe, o.Risk), o.Slippage)
+		if last := end - 1; t.Open() && end < len(bars) {
+			t.Exit, t.ExitBar, t.ClosedAt = strategy.ExitOnExpiry(bars[last].Close), last, bars[last].CloseTime
+		}
 		trades = append(trades, t)
 		switch {
 		case o.Overlap:

@@ -244,6 +244,33 @@ func TestSentimentUsesTheNewsOfItsTime(t *testing.T) {
 	}
 }
 
+// TestOutagesCutTheHistory checks that bars before an outage say nothing about those after it, and that signals that are open
+// end with it.
+func TestOutagesCutTheHistory(t *testing.T) {
+	t.Parallel()
+	const cut = 500
+	bars := walk(7, 1000)
+	o := testOptions(strategy.Momentum)
+	o.Overlap = true
+	before := run(t, bars[:cut], o)
+	o.Cuts = []int{cut}
+	got := run(t, bars, o)
+	n, open := len(before.Trades), 0
+	for i := range before.Trades {
+		want := before.Trades[i]
+		if want.Open() {
+			open++
+			want.Exit, want.ExitBar, want.ClosedAt = strategy.ExitOnExpiry(bars[cut-1].Close), cut-1, bars[cut-1].CloseTime
+		}
+		if d := cmp.Diff(want, got.Trades[i]); d != "" {
+			t.Fatalf("signal %d before the outage: %s", i, d)
+		}
+	}
+	if open == 0 || len(got.Trades) <= n || got.Trades[n].Bar < cut+200 {
+		t.Errorf("%d open before the outage, %d signals after it", open, len(got.Trades)-n)
+	}
+}
+
 // TestJumpsAreNamed checks that a backtest ends at a bar that opens too far from the close
 // before it, unless that is allowed.
 func TestJumpsAreNamed(t *testing.T) {

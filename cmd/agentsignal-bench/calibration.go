@@ -40,12 +40,12 @@ type calibrationBenchmark struct {
 // define implements adjustable.
 func (b *calibrationBenchmark) define(c *cobra.Command) {
 	c.Long = `Compares confidence with the share of signals that close in profit, on walks without
-drift and on the simulated market, or on files of bars. Files are read as by
+drift and on the simulated market, or on files of prices. Files are read as by
 agentsignal backtest; each is named after its asset, such as SPY.csv or SPY_1h.csv.
 Files of today's companies give results that are too good, because those that failed are
 missing (survivorship bias). Without files it also compares what an agent of an account is told
 about its levels and its skill with what comes of them.`
-	c.Example = "  agentsignal-bench calibration --timeframe 1d --csv SPY.csv,IBM.csv,NZDUSD.csv --class stock,NZDUSD=fx"
+	c.Example = "  agentsignal-bench calibration --csv SPY.csv,IBM.csv,NZDUSD.csv --class stock,NZDUSD=fx"
 	b.files.define(c)
 }
 
@@ -95,6 +95,9 @@ func (b *calibrationBenchmark) onFiles(ctx context.Context) error {
 	}
 	for i := range markets {
 		m := &markets[i]
+		if err := m.file.Print(b.out); err != nil {
+			return err
+		}
 		b.row(m.asset, "class %s, cost %g basis points a side", cmp.Or(m.class, "not known"), math.Round(m.cost*1e8)/1e4)
 	}
 	return b.onMarkets(ctx, markets, signal.Timeframe(b.files.timeframe), signal.RiskLevel(b.files.risk))

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/backtest/barfile"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -19,7 +20,9 @@ import (
 // barFiles are the flags that replace the markets of calibration by files.
 type barFiles struct {
 	names           []string
-	timeframe, risk string
+	timeframe, risk string // an empty timeframe is that of the files
+	dates, decimal  string
+	skipBad         bool
 	classes         []string // of assets whose names are not known: a class, or NAME=CLASS
 	cost            float64  // in basis points; NaN: that of the class
 }
@@ -33,10 +36,13 @@ func (f *barFiles) define(c *cobra.Command) {
 	flags.Float64Var(&f.cost, "cost", math.NaN(),
 		"cost of entry and of exit each, in basis points; that of the asset's class if not given")
 	flags.Lookup("cost").DefValue = "0" // hides the default, which stands for the cost of the class
-	flags.StringVar(&f.timeframe, "timeframe", "1h", "that of the files: 1m, 5m, 1h or 1d")
+	flags.StringVar(&f.timeframe, "timeframe", "", "that of the files: 1m, 5m, 1h or 1d; as they show if not given")
+	flags.StringVar(&f.dates, "dates", "", "day-first or month-first, if dates of the files have both readings")
+	flags.StringVar(&f.decimal, "decimal", "", "point or comma, if numbers of the files have both readings")
+	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad rows, up to 1 % of a file, and list them")
 	flags.StringVar(&f.risk, "risk", "medium", "that of the signals on files: low, medium or high")
 	c.PreRunE = func(*cobra.Command, []string) error {
-		for _, name := range []string{"class", "cost", "timeframe", "risk"} {
+		for _, name := range []string{"class", "cost", "timeframe", "risk", "dates", "decimal", "skip-bad"} {
 			if flags.Changed(name) && len(f.names) == 0 {
 				return fmt.Errorf("--%s: only for --csv", name)
 			}
@@ -47,11 +53,17 @@ func (f *barFiles) define(c *cobra.Command) {
 
 // check checks the flags that need no file.
 func (f *barFiles) check() error {
-	if strategy.Horizon(signal.Timeframe(f.timeframe), signal.MediumRisk) == 0 {
+	if f.timeframe != "" && strategy.Horizon(signal.Timeframe(f.timeframe), signal.MediumRisk) == 0 {
 		return fmt.Errorf("--timeframe: %q must be 1m, 5m, 1h or 1d", f.timeframe)
 	}
 	if strategy.StopMultiple(signal.RiskLevel(f.risk)) == 0 {
 		return fmt.Errorf("--risk: %q must be low, medium or high", f.risk)
+	}
+	if !slices.Contains([]string{"", string(barfile.DayFirst), string(barfile.MonthFirst)}, f.dates) {
+		return fmt.Errorf("--dates: %q must be day-first or month-first", f.dates)
+	}
+	if !slices.Contains([]string{"", string(barfile.Point), string(barfile.Comma)}, f.decimal) {
+		return fmt.Errorf("--decimal: %q must be point or comma", f.decimal)
 	}
 	if f.cost < 0 || f.cost > 1000 {
 		return fmt.Errorf("--cost: %g must be 0 to 1000 basis points", f.cost)
@@ -81,27 +93,27 @@ func (f *barFiles) read() ([]assetBars, error) {
 	return markets, f.checkClasses(markets)
 }
 
-// readFile reads a file.
+// readFile reads a file. All files must have the timeframe of the first one.
 func (f *barFiles) readFile(name string) (m assetBars, err error) {
-	file, err := os.Open(name)
+	base := filepath.Base(name)
+	asset, _, _ := strings.Cut(strings.ToUpper(strings.TrimSuffix(base, filepath.Ext(base))), "_")
+	read, err := barfile.ReadFile(name, nil, barfile.Options{Timeframe: signal.Timeframe(f.timeframe), Asset: asset,
+		SkipBad: f.skipBad, Dates: barfile.DateOrder(f.dates), Decimal: barfile.DecimalSign(f.decimal)})
+	if e, ok := errors.AsType[*barfile.FileError](err); ok {
+		return m, fmt.Errorf("%s:\n%w", name, e)
+	}
 	if err != nil {
 		return m, err
 	}
-	defer file.Close()
-	bars, err := backtest.ReadCSV(file, signal.Timeframe(f.timeframe))
-	if err != nil {
-		return m, fmt.Errorf("%s:\n%w", name, err)
+	f.timeframe = string(read.Timeframe)
+	m = assetBars{asset: asset, class: assets.ClassOf(asset), cost: f.cost / 1e4, bars: read.Bars, cuts: read.Cuts, file: &read.Report}
+	if math.IsNaN(f.cost) {
+		if m.class, err = f.classOf(asset); err != nil {
+			return m, fmt.Errorf("%s: %w", name, err)
+		}
+		m.cost = backtest.DefaultCosts.Of(m.class)
 	}
-	base := filepath.Base(name)
-	asset, _, _ := strings.Cut(strings.ToUpper(strings.TrimSuffix(base, filepath.Ext(base))), "_")
-	if !math.IsNaN(f.cost) {
-		return assetBars{asset, assets.ClassOf(asset), f.cost / 1e4, bars}, nil
-	}
-	class, err := f.classOf(asset)
-	if err != nil {
-		return m, fmt.Errorf("%s: %w", name, err)
-	}
-	return marketOf(asset, class, bars), nil
+	return m, nil
 }
 
 // classOf returns the class of an asset: that of a known one, else that of --class.

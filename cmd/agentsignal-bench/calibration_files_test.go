@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// filesOf writes files of one bar and returns their paths.
+// filesOf writes files of two bars and returns their paths.
 func filesOf(t *testing.T, names ...string) []string {
 	t.Helper()
 	dir := t.TempDir()
 	for i, name := range names {
 		names[i] = filepath.Join(dir, name)
-		const bar = "time,open,high,low,close\n2026-11-02T10:00:00Z,10,11,9,10\n"
-		if err := os.WriteFile(names[i], []byte(bar), 0o600); err != nil {
+		const bars = "time,open,high,low,close\n2026-11-02T10:00:00Z,10,11,9,10\n2026-11-02T11:00:00Z,10,11,9,10\n"
+		if err := os.WriteFile(names[i], []byte(bars), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

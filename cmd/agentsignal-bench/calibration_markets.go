@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/backtest/barfile"
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
@@ -21,11 +22,13 @@ type assetBars struct {
 	asset, class string
 	cost         float64 // of entry and of exit each, as a share of the price
 	bars         []marketdata.Bar
+	cuts         []int           // of bars after an outage
+	file         *barfile.Report // nil for the simulated market
 }
 
 // marketOf returns an asset with the default cost of its class.
 func marketOf(asset, class string, bars []marketdata.Bar) assetBars {
-	return assetBars{asset, class, backtest.DefaultCosts.Of(class), bars}
+	return assetBars{asset: asset, class: class, cost: backtest.DefaultCosts.Of(class), bars: bars}
 }
 
 // told is what a signal said when it was made.
@@ -201,31 +204,31 @@ func endedSignals(m *assetBars, trades []backtest.Trade, o *backtest.Options) (m
 func poolOf(markets []assetBars, tf signal.Timeframe) (*strategy.Pool, error) {
 	pool := strategy.NewPool(0)
 	for i := range markets {
-		series := strategy.NewSeries(tf).InPool(pool, markets[i].asset, nil)
-		for _, bar := range markets[i].bars {
-			if err := series.Append(bar); err != nil {
-				return nil, fmt.Errorf("%s: %w", markets[i].asset, err)
+		begin := 0
+		for _, end := range append(slices.Clone(markets[i].cuts), len(markets[i].bars)) {
+			series := strategy.NewSeries(tf).InPool(pool, markets[i].asset, nil)
+			for _, bar := range markets[i].bars[begin:end] {
+				if err := series.Append(bar); err != nil {
+					return nil, fmt.Errorf("%s: %w", markets[i].asset, err)
+				}
 			}
+			series.Resolve()
+			begin = end
 		}
-		series.Resolve()
 	}
 	return pool.Replayed("", nil), nil // in the order of their ends, of which the newest count
 }
 
-// measureMarkets measures a strategy on markets. Outcomes are pooled, each from the time at
-// which it was known.
+// measureMarkets measures a strategy on markets, whose outcomes are in pool, each from the time at which it was
+// known.
 func measureMarkets(
-	ctx context.Context, markets []assetBars, name string, tf signal.Timeframe, risk signal.RiskLevel,
+	ctx context.Context, markets []assetBars, pool *strategy.Pool, name string, tf signal.Timeframe, risk signal.RiskLevel,
 ) (measured, error) {
-	pool, err := poolOf(markets, tf)
-	if err != nil {
-		return nil, err
-	}
 	options := make([]backtest.Options, len(markets))
 	for i, m := range markets {
 		origin := strategy.Origin{Asset: m.asset, Compression: 1, Cost: m.cost}
 		options[i] = backtest.Options{Origin: origin, Strategy: name, Timeframe: tf, Risk: risk, Pool: pool,
-			PoolKey: m.asset, Jumps: true}
+			PoolKey: m.asset, Jumps: true, Cuts: m.cuts}
 	}
 	results, err := replayAll(ctx, len(markets), func(i int) ([]marketdata.Bar, backtest.Options) {
 		return markets[i].bars, options[i]
@@ -248,9 +251,13 @@ func measureMarkets(
 func (b *calibrationBenchmark) onMarkets(
 	ctx context.Context, markets []assetBars, tf signal.Timeframe, risk signal.RiskLevel,
 ) error {
+	pool, err := poolOf(markets, tf)
+	if err != nil {
+		return err
+	}
 	var all measured
 	for _, name := range calibrated {
-		one, err := measureMarkets(ctx, markets, name, tf, risk)
+		one, err := measureMarkets(ctx, markets, pool, name, tf, risk)
 		if err != nil {
 			return err
 		}

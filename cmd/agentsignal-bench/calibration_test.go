@@ -31,7 +31,7 @@ func TestConfidenceIsTheShareOfWonSignals(t *testing.T) {
 		marketOf("BTC", "crypto", simulated.Walk(calibrationSeed, "BTC", signal.H1, calibrationBars)),
 		marketOf("EURUSD", "fx", simulated.Walk(calibrationSeed, "EURUSD", signal.H1, calibrationBars)),
 	}
-	all, err := measureMarkets(t.Context(), markets, strategy.Momentum, signal.H1, signal.MediumRisk)
+	all, err := measureMarkets(t.Context(), markets, pooled(t, markets), strategy.Momentum, signal.H1, signal.MediumRisk)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestMarketsGiveTheSameFigures(t *testing.T) {
 	}
 	var first backtest.Statistics
 	for turn := range 3 {
-		all, err := measureMarkets(t.Context(), markets, strategy.Momentum, signal.H1, signal.MediumRisk)
+		all, err := measureMarkets(t.Context(), markets, pooled(t, markets), strategy.Momentum, signal.H1, signal.MediumRisk)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +87,7 @@ func TestCalibrationOnFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var fromFile, fromBars bytes.Buffer
-	b := &calibrationBenchmark{report: &report{out: &fromFile}, files: barFiles{[]string{file}, "1h", "medium", nil, math.NaN()}}
+	b := &calibrationBenchmark{report: &report{out: &fromFile}, files: barFiles{names: []string{file}, risk: "medium", cost: math.NaN()}}
 	if err := b.measure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,9 @@ func TestCalibrationOnFiles(t *testing.T) {
 	if err := b.onMarkets(t.Context(), []assetBars{marketOf("ETH", "crypto", bars)}, signal.H1, signal.MediumRisk); err != nil {
 		t.Fatal(err)
 	}
-	used, figures, _ := strings.Cut(fromFile.String(), "\n")
+	_, after, _ := strings.Cut(fromFile.String(), "bars: ")
+	_, after, _ = strings.Cut(after, "\n")
+	used, figures, _ := strings.Cut(after, "\n")
 	if !strings.Contains(used, "class crypto, cost 10 basis points a side") {
 		t.Errorf("the class and the cost used: %s", used)
 	}
@@ -106,12 +108,15 @@ func TestCalibrationOnFiles(t *testing.T) {
 		t.Errorf("from the file:\n%s\nfrom bars:\n%s", &fromFile, &fromBars)
 	}
 	for _, flags := range []barFiles{
-		{[]string{file, file}, "1h", "medium", nil, math.NaN()},
-		{[]string{filepath.Join(dir, "none.csv")}, "1h", "medium", nil, math.NaN()},
-		{[]string{file}, "2h", "medium", nil, math.NaN()},
-		{[]string{file}, "1h", "wild", nil, math.NaN()},
-		{[]string{file}, "1h", "medium", []string{"bonds"}, math.NaN()},
-		{[]string{file}, "1h", "medium", nil, 1001},
+		{names: []string{file, file}, risk: "medium"},
+		{names: []string{filepath.Join(dir, "none.csv")}, risk: "medium"},
+		{names: []string{file}, timeframe: "2h", risk: "medium"},
+		{names: []string{file}, timeframe: "1d", risk: "medium"},
+		{names: []string{file}, risk: "wild"},
+		{names: []string{file}, risk: "medium", classes: []string{"bonds"}, cost: math.NaN()},
+		{names: []string{file}, risk: "medium", cost: 1001},
+		{names: []string{file}, risk: "medium", dates: "day"},
+		{names: []string{file}, risk: "medium", decimal: "dot"},
 	} {
 		b := &calibrationBenchmark{report: &report{out: &fromFile}, files: flags}
 		if err := b.measure(t.Context()); err == nil {
@@ -148,4 +153,14 @@ func TestMeasuredSignals(t *testing.T) {
 	if covered, cells := x.intervals(); covered != 1 || cells != 2 {
 		t.Errorf("%d of %d intervals cover, want 1 of 2", covered, cells)
 	}
+}
+
+// pooled returns the outcomes of markets of 1h.
+func pooled(t *testing.T, markets []assetBars) *strategy.Pool {
+	t.Helper()
+	pool, err := poolOf(markets, signal.H1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pool
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/agentsignal/agentsignal/actors/audit"
 	"github.com/agentsignal/agentsignal/actors/backtest"
+	"github.com/agentsignal/agentsignal/actors/backtest/barfile"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/market/assets"
 	"github.com/agentsignal/agentsignal/actors/signal"
@@ -40,14 +40,15 @@ type backtestFlags struct {
 	from, to                         string
 	file, class                      string
 	cost, slippage, tick             float64
-	overlap, fill, json, trades      bool
-	jumps                            bool
+	dates, decimal                   string
+	overlap, json, trades            bool
+	jumps, skipBad                   bool
 }
 
 func backtestCommand(s *service.Settings) *cobra.Command {
 	var f backtestFlags
 	c := &cobra.Command{
-		Use: "backtest", Short: "Replay a strategy over stored bars or a CSV file", Args: cobra.NoArgs,
+		Use: "backtest", Short: "Replay a strategy over stored bars or a file of prices", Args: cobra.NoArgs,
 		Long: `Replays a strategy by the functions of live runs: signal at the close of a bar, exits
 from the next bar on, one signal open at a time, costs for entry and exit. A stop that
 lies inside a bar is paid with --slippage, since live signals close at the trade that
@@ -55,24 +56,27 @@ passes it.
 
 Without --csv it reads the bars that the service has stored, and confidence rests on the
 stored outcomes of all assets, as far as they were known at each bar; with --csv on those
-of the file alone. The first line of a file
-names its columns: time (open_time, timestamp, date), open, high, low, close and, if it
-is known, volume. An asset whose name is not known needs --class or --cost. Times are those
-at which bars open: milliseconds or seconds since 1970, 2026-11-21 or
-2026-11-21T09:30:00Z; the oldest comes first. Results over the files of today's companies
-are too good, because those that failed are missing (survivorship bias).`,
+of the file alone. A file is read as exchanges, brokers, chart programs and libraries
+write it, also packed by zip or gzip: delimiter, columns, order of rows and form of times
+are recognized, and the first lines of the output say as what. What has two readings is
+refused with the flag that decides. An asset whose name is not known needs --class or
+--cost. Results over the files of today's companies are too good, because those that
+failed are missing (survivorship bias).`,
 		Example: `  agentsignal backtest --asset BTC --strategy momentum
-  agentsignal backtest --asset SPY --strategy breakout --timeframe 1d --csv spy.csv --trades`,
+  agentsignal backtest --asset SPY --strategy breakout --csv spy.csv --trades`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runBacktest(cmd, s, &f) },
 	}
 	flags := c.Flags()
 	flags.StringVar(&f.asset, "asset", "", "the asset")
 	flags.StringVar(&f.strategy, "strategy", "", "momentum, mean_reversion or breakout")
-	flags.StringVar(&f.timeframe, "timeframe", "1h", "1m, 5m, 1h or 1d")
+	flags.StringVar(&f.timeframe, "timeframe", "", "1m, 5m, 1h or 1d; that of the file, or 1h, if not given")
 	flags.StringVar(&f.risk, "risk", "medium", "low, medium or high")
 	flags.StringVar(&f.from, "from", "", "the earliest time of a signal, such as 2026-11-01 or 2026-11-01T09:30:00Z")
 	flags.StringVar(&f.to, "to", "", "the latest time of a signal")
 	flags.StringVar(&f.file, "csv", "", "a file with bars; - is standard input")
+	flags.StringVar(&f.dates, "dates", "", "day-first or month-first, if dates of the file have both readings")
+	flags.StringVar(&f.decimal, "decimal", "", "point or comma, if numbers of the file have both readings")
+	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad rows of a file, up to 1 % of all, and list them")
 	flags.StringVar(&f.class, "class", "",
 		"the class of a file's asset, if its name is not known: "+strings.Join(assets.Classes, ", "))
 	flags.Float64Var(&f.cost, "cost", math.NaN(),
@@ -81,12 +85,10 @@ are too good, because those that failed are missing (survivorship bias).`,
 	flags.Float64Var(&f.slippage, "slippage", math.NaN(),
 		"how far beyond the stop a signal closes, in R; by costs.slippage and the timeframe if not given")
 	flags.Lookup("slippage").DefValue = "0"
-	flags.Float64Var(&f.tick, "tick", 0, "tick size of the prices of a file; 0: 8 significant digits")
+	flags.Float64Var(&f.tick, "tick", 0, "tick size of the prices of a file; 0: by their digits")
 	flags.BoolVar(&f.overlap, "overlap", false, "make signals even while one is open")
 	flags.BoolVar(&f.jumps, "allow-jumps", false,
 		"accept bars that open more than 20 ATR from the close before them, as after a split")
-	flags.BoolVar(&f.fill, "always-open", false,
-		"the market of a file never closes: short gaps are filled, long ones refused")
 	flags.BoolVar(&f.json, "json", false, "print statistics and equity as JSON")
 	flags.BoolVar(&f.trades, "trades", false, "also print each signal")
 	c.MarkFlagRequired("asset")
@@ -105,8 +107,9 @@ func runBacktest(cmd *cobra.Command, s *service.Settings, f *backtestFlags) erro
 	}
 	var class string
 	var bars []marketdata.Bar
+	var file *barfile.Report
 	if f.file != "" {
-		bars, class, err = f.readFile(cmd.InOrStdin(), &o)
+		bars, class, file, err = f.readFile(cmd.InOrStdin(), &o)
 	} else {
 		err = service.WithStore(cmd.Context(), c, func(ctx context.Context, store *persistence.Store) error {
 			var err error
@@ -134,7 +137,15 @@ func runBacktest(cmd *cobra.Command, s *service.Settings, f *backtestFlags) erro
 		return err
 	}
 	if f.json {
-		return command.PrintJSON(cmd.OutOrStdout(), result)
+		return command.PrintJSON(cmd.OutOrStdout(), struct {
+			backtest.Result
+			File *barfile.Report `json:"file,omitempty"`
+		}{result, file})
+	}
+	if file != nil {
+		if err := file.Print(cmd.OutOrStdout()); err != nil {
+			return err
+		}
 	}
 	return printBacktest(cmd.OutOrStdout(), &o, bars, &result, f.trades)
 }
@@ -164,7 +175,10 @@ func (f *backtestFlags) options() (backtest.Options, error) {
 	check(slices.Contains(barStrategies, f.strategy),
 		"--strategy: must be one of %s; for sentiment, which needs news, ask POST /v1/backtests of a service",
 		strings.Join(barStrategies, ", "))
-	check(strategy.Horizon(o.Timeframe, signal.MediumRisk) > 0, "--timeframe: must be 1m, 5m, 1h or 1d")
+	if o.Timeframe == "" && f.file == "" {
+		o.Timeframe = signal.H1
+	}
+	check(o.Timeframe == "" || strategy.Horizon(o.Timeframe, signal.MediumRisk) > 0, "--timeframe: must be 1m, 5m, 1h or 1d")
 	check(strategy.StopMultiple(o.Risk) > 0, "--risk: must be low, medium or high")
 	known := assets.ClassOf(o.Asset)
 	check(f.class == "" || slices.Contains(assets.Classes, f.class), "--class: must be one of %s",
@@ -172,7 +186,10 @@ func (f *backtestFlags) options() (backtest.Options, error) {
 	check(f.class == "" || f.file != "", "--class: only for --csv; stored assets have a class")
 	check(f.class == "" || math.IsNaN(f.cost), "--class: has no effect with --cost")
 	check(f.tick == 0 || f.file != "", "--tick: only for --csv; stored assets have a tick size")
-	check(!f.fill || f.file != "", "--always-open: only for --csv; of stored assets it is known")
+	check(f.file != "" || f.dates == "" && f.decimal == "" && !f.skipBad, "--dates, --decimal, --skip-bad: only for --csv")
+	check(slices.Contains([]string{"", string(barfile.DayFirst), string(barfile.MonthFirst)}, f.dates),
+		"--dates: must be day-first or month-first")
+	check(slices.Contains([]string{"", string(barfile.Point), string(barfile.Comma)}, f.decimal), "--decimal: must be point or comma")
 	check(f.class == "" || known == "" || known == f.class, "--class: %s is %s; --cost sets other costs", o.Asset, known)
 	check(math.IsNaN(f.cost) || f.cost >= 0 && f.cost <= 1000, "--cost: must be 0 to 1000 basis points")
 	check(math.IsNaN(f.slippage) || f.slippage >= 0 && f.slippage <= 1, "--slippage: must be 0 to 1 R")
@@ -201,35 +218,24 @@ func parseMoment(text string) (time.Time, error) {
 }
 
 // readFile reads bars from a file and returns the class of its asset, which is empty if the cost is given.
-func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]marketdata.Bar, string, error) {
+func (f *backtestFlags) readFile(stdin io.Reader, o *backtest.Options) ([]marketdata.Bar, string, *barfile.Report, error) {
 	var class string
 	if math.IsNaN(f.cost) {
 		var err error
 		if class, err = assets.ClassOr(o.Asset, f.class); err != nil {
-			return nil, "", err
+			return nil, "", nil, err
 		}
 	}
-	r := stdin
-	if f.file != "-" {
-		file, err := os.Open(f.file)
-		if err != nil {
-			return nil, "", fmt.Errorf("--csv: %w", err)
-		}
-		defer file.Close()
-		r = file
+	read, err := barfile.ReadFile(f.file, stdin, barfile.Options{Timeframe: o.Timeframe, Asset: o.Asset, From: o.From, To: o.To,
+		Tick: f.tick, SkipBad: f.skipBad, Dates: barfile.DateOrder(f.dates), Decimal: barfile.DecimalSign(f.decimal)})
+	if e, ok := errors.AsType[*barfile.FileError](err); ok {
+		return nil, "", nil, fmt.Errorf("%s:\n%w", f.file, e)
 	}
-	bars, err := backtest.ReadCSV(r, o.Timeframe)
 	if err != nil {
-		return nil, "", fmt.Errorf("%s:\n%w", f.file, err)
+		return nil, "", nil, fmt.Errorf("--csv: %w", err)
 	}
-	if !f.fill {
-		return bars, class, nil
-	}
-	filled, err := strategy.FillGaps(bars, nil)
-	if err != nil {
-		return nil, "", fmt.Errorf("%s: %w; without --always-open gaps are closed sessions", f.file, err)
-	}
-	return filled, class, nil
+	o.Timeframe, o.Cuts = read.Timeframe, read.Cuts
+	return read.Bars, class, &read.Report, nil
 }
 
 // storedBars reads the bars of an asset that the service has stored, and sets the origin and

@@ -153,8 +153,10 @@ func TestFilesOfUnknownAssetsNeedAClass(t *testing.T) {
 		"MSFT --csv nosuch --class fx":            "--class: MSFT is stock; --cost sets other costs",
 		"IBM --csv nosuch --class bonds":          "--class: must be one of crypto, stock, fx, metal, commodity",
 		"IBM --csv nosuch --class stock --cost 2": "--class: has no effect with --cost",
-		"IBM --tick .01 --always-open": "--tick: only for --csv; stored assets have a tick size\n" +
-			"--always-open: only for --csv; of stored assets it is known",
+		"IBM --tick .01 --skip-bad": "--tick: only for --csv; stored assets have a tick size\n" +
+			"--dates, --decimal, --skip-bad: only for --csv",
+		"IBM --csv nosuch --class stock --dates day --decimal dot": "--dates: must be day-first or month-first\n" +
+			"--decimal: must be point or comma",
 		"IBM --class stock": "--class: only for --csv; stored assets have a class",
 	} {
 		line := strings.Fields("backtest --strategy momentum --asset " + args)

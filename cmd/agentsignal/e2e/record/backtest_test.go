@@ -346,14 +346,20 @@ func TestBacktestsOfFiles(t *testing.T) {
 			From: bars[500].CloseTime, Slippage: .25})
 	e2e.Must(t, err)
 	args := []string{"backtest", "--asset", "BTC", "--strategy", "breakout", "--risk", "low", "--cost", "2.5", "--tick",
-		"0.01", "--slippage", "0.25", "--always-open", "--from",
+		"0.01", "--slippage", "0.25", "--from",
 		time.UnixMilli(bars[500].CloseTime).UTC().Format(time.RFC3339)}
-	if got := o.Do(append(args, "--csv", file, "--json")...); !e2e.Same(got, e2e.JsonOf(t, want)) {
-		t.Errorf("got %s, want %s", got, e2e.JsonOf(t, want))
+	wanted := e2e.JsonOf(t, want)
+	wanted = wanted[:strings.LastIndexByte(wanted, '}')] + `,"file":`
+	got := o.Do(append(args, "--csv", file, "--json")...)
+	if i := strings.Index(got, `"file":`); i < 0 || !e2e.Same(got[:i]+`"file":0}`, wanted+"0}") {
+		t.Errorf("got %s, want %s", got, wanted)
+	}
+	if !strings.Contains(got, `"bars": 900`) || !strings.Contains(got, `"always_open": true`) {
+		t.Errorf("the file is not described: %s", got)
 	}
 	out, err := o.Try(text, append(args, "--csv", "-", "--trades")...)
 	if err != nil || !strings.Contains(out, strconv.Itoa(want.Statistics.Count)+" (") ||
-		strings.Count(out, "stop_loss") < 2 || !strings.Contains(out, "cost 2.5 basis points a side, slippage 0.25 R") {
+		strings.Count(out, "stop_loss") < 2 || !strings.Contains(out, "bars: 900 of 1h from 900 rows") || !strings.Contains(out, "cost 2.5 basis points a side, slippage 0.25 R") {
 		t.Errorf("the table is %s (%v)", out, err)
 	}
 	if help, err := o.Try("", "backtest", "--help"); err != nil || strings.Contains(help, "NaN") {
@@ -377,8 +383,11 @@ func TestBacktestsOfFiles(t *testing.T) {
 	o.Fails("--risk: must be low, medium or high", "backtest", "--asset", "BTC", "--strategy", "luck",
 		"--timeframe", "2h", "--risk", "none", "--from", "soon")
 	gap := strings.Split(text, "\n")
-	o.Fails("more than 3 bars in a row are missing", "backtest", "--asset", "BTC", "--strategy", "momentum",
-		"--always-open", "--csv", e2e.Written(t, strings.Join(append(gap[:400:400], gap[404:]...), "\n")))
+	out = o.Do("backtest", "--asset", "BTC", "--strategy", "momentum",
+		"--csv", e2e.Written(t, strings.Join(append(gap[:400:400], gap[404:]...), "\n")))
+	if !strings.Contains(out, "gap: no bars for 4h from ") || !strings.Contains(out, "after which history begins again") {
+		t.Errorf("an outage is not named: %s", out)
+	}
 }
 
 // csvOf returns a file of bars.
