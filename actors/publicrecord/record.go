@@ -3,7 +3,8 @@
 //
 // Nothing can be left out. The totals are the counts in the account's newest leaf that the checkpoint has, for all time. The
 // signals that are kept, since the retention, are counted and summed as far as the same leaf; what the totals have beyond
-// them is no longer kept. Of that the leaves of months have the results by agent. Each signal that is shown has its leaves with it, with proofs for that checkpoint.
+// them is no longer kept. Of that the leaves of months have the results by agent. Each signal that is shown has its leaves
+// with it, with proofs for that checkpoint.
 package publicrecord
 
 import (
