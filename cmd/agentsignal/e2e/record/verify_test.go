@@ -425,7 +425,7 @@ func TestTamperingIsNamedByTheCommand(t *testing.T) {
 			return w.verify("record", w.export("removed.jsonl"))
 		}},
 		{"a loser's closing changed in Redis", "the leaf is not in the log", func() (string, error) {
-			const flags = "\x0f" // of the members of a closing, behind its reason
+			const flags = "\x3f" // of the members of a closing, behind its reason
 			lost, won := codec.AppendText(nil, "stop_loss"), codec.AppendText(nil, "take_profit")
 			w.rewrite(func(field string) string { return strings.Replace(field, string(lost)+flags, string(won)+flags, 1) })
 			return w.verify("record", w.export("changed.jsonl"))
