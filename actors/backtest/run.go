@@ -25,7 +25,7 @@ type Options struct {
 	// Slippage is how far beyond the stop a signal is closed whose bar did not open there,
 	// in R: live ones are closed by the trade that passes the stop.
 	Slippage float64
-	Jumps    bool // bars may open any distance from the close before
+	Jumps    bool // bars may open any distance from the close before, also as after a split
 	// Cuts has the indices of bars that follow an outage, ascending. History begins again there, and signals that are open
 	// end with the last bar before.
 	Cuts []int
@@ -79,6 +79,8 @@ type Result struct {
 	Trades     []Trade    `json:"-"` // by creation; the last ones may be open
 	Statistics Statistics `json:"statistics"`
 	Equity     []Point    `json:"equity"` // after each bar with which a trade ended
+	// Greatest is the greatest jump of the bars that were used; nil if there is none.
+	Greatest *Jump `json:"greatest_jump"`
 }
 
 // checkEvery is the number of bars after which Run checks whether ctx has ended.
@@ -89,17 +91,18 @@ const checkEvery = 256
 // evaluated on the bars so far, as in a live run; if that fails there is no signal. Exits
 // are possible from the next bar on. The error is a *signal.RunError,
 // INSUFFICIENT_HISTORY if no bar allowed a signal and DATA_UNAVAILABLE for impossible
-// bars and for jumps (strategy.JumpError), or that of ctx.
+// bars and for jumps (JumpError), or that of ctx. Jumps before From and after To only bound
+// the bars.
 func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) {
+	bars, greatest, err := o.unbroken(bars)
+	if err != nil {
+		return Result{}, err
+	}
 	if o.Pool == nil {
 		o.Pool = strategy.NewPool(strategy.MaxOutcomes)
 	}
 	begin := func() *strategy.Series {
-		series := strategy.NewSeries(o.Timeframe).WithTick(o.Tick).InPool(o.Pool, o.PoolKey, nil)
-		if o.Jumps {
-			series.AllowJumps()
-		}
-		return series
+		return strategy.NewSeries(o.Timeframe).WithTick(o.Tick).InPool(o.Pool, o.PoolKey, nil).AllowJumps()
 	}
 	var series *strategy.Series
 	end, cuts := 0, append(slices.Clone(o.Cuts), len(bars)) // end is that of the bars without an outage
@@ -128,9 +131,6 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 			if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code == signal.Internal {
 				return Result{}, err
 			}
-			if _, jumped := errors.AsType[*strategy.JumpError](err); jumped {
-				return Result{}, err // what follows would be a backtest of other bars
-			}
 			last = err
 			continue
 		}
@@ -152,7 +152,36 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 	if !evaluated {
 		return Result{}, last
 	}
-	return summarize(trades, o.Cost), nil
+	r := summarize(trades, o.Cost)
+	r.Greatest = greatest
+	return r, nil
+}
+
+// unbroken returns the bars without those after a jump after To, and their greatest jump. History begins again at jumps
+// before From. What opens too far from the close before in between is an error: what follows would be a backtest of other
+// bars.
+func (o *Options) unbroken(bars []marketdata.Bar) ([]marketdata.Bar, *Jump, error) {
+	greatest, jumps := FindJumps(bars, o.Timeframe, o.Cuts)
+	if o.Jumps || len(jumps) == 0 {
+		return bars, greatest, nil
+	}
+	o.Cuts = slices.Clone(o.Cuts)
+	for _, j := range jumps {
+		if o.To != 0 && j.At >= o.To {
+			bars = bars[:j.bar]
+			break
+		}
+		if o.From == 0 || j.At >= o.From {
+			cause := &JumpError{j}
+			return nil, nil, &signal.RunError{Code: signal.DataUnavailable, Cause: cause,
+				Message: cause.Error() + ", which is a split or a fault of the source"}
+		}
+		o.Cuts = append(o.Cuts, j.bar)
+	}
+	o.Cuts = slices.DeleteFunc(o.Cuts, func(c int) bool { return c >= len(bars) })
+	slices.Sort(o.Cuts)
+	greatest, _ = FindJumps(bars, o.Timeframe, o.Cuts)
+	return bars, greatest, nil
 }
 
 // Evaluate returns the signal at the close of b, the newest bar of series.

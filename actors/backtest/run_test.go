@@ -282,7 +282,7 @@ func TestJumpsAreNamed(t *testing.T) {
 	}
 	o := testOptions(strategy.Momentum)
 	_, err := Run(t.Context(), bars, o)
-	if jump, ok := errors.AsType[*strategy.JumpError](err); !ok || jump.Bar != bars[450].OpenTime {
+	if jump, ok := errors.AsType[*JumpError](err); !ok || jump.At != bars[450].OpenTime || jump.Split != "2:1" {
 		t.Errorf("got %v, want the bar of the jump", err)
 	}
 	o.Jumps = true
@@ -290,7 +290,17 @@ func TestJumpsAreNamed(t *testing.T) {
 		t.Error("no signals although jumps are allowed")
 	}
 	o.Jumps, o.To = false, bars[440].CloseTime
-	if r := run(t, bars, o); len(r.Trades) == 0 {
-		t.Error("no signals before the jump")
+	if r := run(t, bars, o); len(r.Trades) == 0 || r.Greatest != nil {
+		t.Errorf("%d signals before the jump, greatest %v", len(r.Trades), r.Greatest)
+	}
+	long := walk(7, 1200)
+	copy(long[:600], bars)
+	for i := 600; i < len(long); i++ {
+		b := &long[i]
+		b.Open, b.High, b.Low, b.Close = b.Open/2, b.High/2, b.Low/2, b.Close/2
+	}
+	o.From, o.To = long[500].OpenTime, 0
+	if r := run(t, long, o); len(r.Trades) == 0 || r.Trades[0].Bar < 749 || r.Greatest != nil {
+		t.Errorf("the jump before the first signal counts: %v, %v", r.Trades[0].Bar, r.Greatest)
 	}
 }

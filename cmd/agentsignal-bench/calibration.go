@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
@@ -99,6 +100,10 @@ func (b *calibrationBenchmark) onFiles(ctx context.Context) error {
 			return err
 		}
 		b.row(m.asset, "class %s, cost %g basis points a side", cmp.Or(m.class, "not known"), math.Round(m.cost*1e8)/1e4)
+		if j := m.greatest; j != nil {
+			b.row("  greatest jump", "%+.2f %%, %.1f mean ranges, at %s", j.Percent, j.Ranges,
+				time.UnixMilli(j.At).UTC().Format("2006-01-02 15:04:05"))
+		}
 	}
 	return b.onMarkets(ctx, markets, signal.Timeframe(b.files.timeframe), signal.RiskLevel(b.files.risk))
 }

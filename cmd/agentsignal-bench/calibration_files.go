@@ -22,7 +22,7 @@ type barFiles struct {
 	names           []string
 	timeframe, risk string // an empty timeframe is that of the files
 	dates, decimal  string
-	skipBad         bool
+	skipBad, jumps  bool
 	classes         []string // of assets whose names are not known: a class, or NAME=CLASS
 	cost            float64  // in basis points; NaN: that of the class
 }
@@ -41,8 +41,10 @@ func (f *barFiles) define(c *cobra.Command) {
 	flags.StringVar(&f.decimal, "decimal", "", "point or comma, if numbers of the files have both readings")
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad rows, up to 1 % of a file, and list them")
 	flags.StringVar(&f.risk, "risk", "medium", "that of the signals on files: low, medium or high")
+	flags.BoolVar(&f.jumps, "allow-jumps", false,
+		"accept bars that open as after a split, or more than 20 mean ranges from the close before them")
 	c.PreRunE = func(*cobra.Command, []string) error {
-		for _, name := range []string{"class", "cost", "timeframe", "risk", "dates", "decimal", "skip-bad"} {
+		for _, name := range []string{"class", "cost", "timeframe", "risk", "dates", "decimal", "skip-bad", "allow-jumps"} {
 			if flags.Changed(name) && len(f.names) == 0 {
 				return fmt.Errorf("--%s: only for --csv", name)
 			}
@@ -106,7 +108,12 @@ func (f *barFiles) readFile(name string) (m assetBars, err error) {
 		return m, err
 	}
 	f.timeframe = string(read.Timeframe)
-	m = assetBars{asset: asset, class: assets.ClassOf(asset), cost: f.cost / 1e4, bars: read.Bars, cuts: read.Cuts, file: &read.Report}
+	m = assetBars{asset: asset, class: assets.ClassOf(asset), cost: f.cost / 1e4,
+		bars: read.Bars, cuts: read.Cuts, file: &read.Report}
+	var jumps []backtest.Jump
+	if m.greatest, jumps = backtest.FindJumps(m.bars, read.Timeframe, m.cuts); len(jumps) > 0 && !f.jumps {
+		return m, fmt.Errorf("%s: %s: a split? adjust the prices, or --allow-jumps", name, jumps[0])
+	}
 	if math.IsNaN(f.cost) {
 		if m.class, err = f.classOf(asset); err != nil {
 			return m, fmt.Errorf("%s: %w", name, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"math"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // filesOf writes files of two bars and returns their paths.
@@ -83,5 +85,33 @@ func TestFlagsWithoutEffectAreRefused(t *testing.T) {
 		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", line, err, want)
 		}
+	}
+}
+
+// TestSplitsAreRefused checks that calibration has the guard of backtests, and its flag.
+func TestSplitsAreRefused(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	text.WriteString("date,open,high,low,close,volume\n")
+	price := 100.0
+	for i := range 60 {
+		if i == 40 {
+			price /= 2
+		}
+		at := time.Date(2024, 1, 1+i, 0, 0, 0, 0, time.UTC).Format(time.DateOnly)
+		fmt.Fprintf(&text, "%s,%.2f,%.2f,%.2f,%.2f,9\n", at, price, 1.06*price, .97*price, 1.01*price)
+	}
+	name := filepath.Join(t.TempDir(), "SPY.csv")
+	if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := barFiles{names: []string{name}, risk: "medium", cost: math.NaN()}
+	const want = "as after a split of 2:1: a split? adjust the prices, or --allow-jumps"
+	if _, err := f.read(); err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "2024-02-10") {
+		t.Errorf("%v, want %s", err, want)
+	}
+	f.jumps = true
+	if markets, err := f.read(); err != nil || markets[0].greatest == nil || markets[0].greatest.Split != "2:1" {
+		t.Errorf("%+v, %v", markets, err)
 	}
 }

@@ -23,6 +23,7 @@ type assetBars struct {
 	cost         float64 // of entry and of exit each, as a share of the price
 	bars         []marketdata.Bar
 	cuts         []int           // of bars after an outage
+	greatest     *backtest.Jump  // of the bars; nil if they are too few
 	file         *barfile.Report // nil for the simulated market
 }
 

@@ -88,7 +88,7 @@ failed are missing (survivorship bias).`,
 	flags.Float64Var(&f.tick, "tick", 0, "tick size of the prices of a file; 0: by their digits")
 	flags.BoolVar(&f.overlap, "overlap", false, "make signals even while one is open")
 	flags.BoolVar(&f.jumps, "allow-jumps", false,
-		"accept bars that open more than 20 ATR from the close before them, as after a split")
+		"accept bars that open as after a split, or more than 20 mean ranges from the close before them")
 	flags.BoolVar(&f.json, "json", false, "print statistics and equity as JSON")
 	flags.BoolVar(&f.trades, "trades", false, "also print each signal")
 	c.MarkFlagRequired("asset")
@@ -128,7 +128,7 @@ func runBacktest(cmd *cobra.Command, s *service.Settings, f *backtestFlags) erro
 	}
 	result, err := backtest.Run(cmd.Context(), bars, o)
 	if err != nil {
-		if jump, ok := errors.AsType[*strategy.JumpError](err); ok {
+		if jump, ok := errors.AsType[*backtest.JumpError](err); ok {
 			return fmt.Errorf("replay %s: %w: a split? adjust the prices, or --allow-jumps", f.asset, jump)
 		}
 		if e, ok := errors.AsType[*signal.RunError](err); ok {
@@ -319,6 +319,9 @@ func printBacktest(w io.Writer, o *backtest.Options, bars []marketdata.Bar, r *b
 				at(x.ClosedAt), x.Exit.Reason, x.Exit.Price, out.R, out.R-out.Cost)
 		}
 		fmt.Fprintln(t)
+	}
+	if j := r.Greatest; j != nil {
+		fmt.Fprintf(t, "greatest jump\t%+.2f %%, %.1f mean ranges, at %s\n", j.Percent, j.Ranges, at(j.At))
 	}
 	printStatistics(t, &r.Statistics)
 	return t.Flush()
