@@ -1,5 +1,5 @@
 // Package sessions counts the time in which an asset is traded: the hours and holidays of the New
-// York stock exchange, those of currencies, and around the clock. The calendar follows rules, so
+// York stock exchange, those of currencies and of metals, and around the clock. The calendar follows rules, so
 // future unscheduled closures are recognised only by their missing bars; see Following.
 package sessions
 
@@ -24,8 +24,12 @@ const (
 	Always Session = iota
 	// Exchange is 09:30 to 16:00 in New York on trading days, and to 13:00 on short ones.
 	Exchange
-	// Currencies is Sunday 22:00 to Friday 22:00 UTC.
+	// Currencies is Sunday 17:00 to Friday 17:00 in New York, without Christmas Day and New Year's Day, each from 17:00 of
+	// the day before.
 	Currencies
+	// Metals is Sunday 18:00 to Friday 17:00 in New York, with a rest from 17:00 to 18:00 on each day. They rest on Good Friday,
+	// Christmas Day and New Year's Day, and from 13:00 on the other holidays of the exchange.
+	Metals
 )
 
 // Of returns the session of a real asset of a class. Commodities are traded through funds.
@@ -33,8 +37,10 @@ func Of(class string) Session {
 	switch class {
 	case assets.Stock, assets.Commodity:
 		return Exchange
-	case assets.FX, assets.Metal:
+	case assets.FX:
 		return Currencies
+	case assets.Metal:
+		return Metals
 	}
 	return Always
 }
@@ -42,27 +48,22 @@ func Of(class string) Session {
 // Horizon bounds the search for the next session. No market rests that long.
 const Horizon = 15 * 24 * time.Hour
 
-// Span returns the session that contains t, or else the next one.
+// Span returns the session that contains t, or else the next one. A session is that of a day in New York, and that of
+// currencies begins when the one of the day before ends.
 func (s Session) Span(t time.Time) (opens, closes time.Time) {
 	t = t.UTC()
-	switch s {
-	case Exchange:
-		day := t.In(newYork())
-		for range int(Horizon.Hours() / 24) {
-			if opens, closes, ok := exchangeDay(day); ok && t.Before(closes) {
-				return opens, closes
-			}
-			day = time.Date(day.Year(), day.Month(), day.Day()+1, 12, 0, 0, 0, newYork())
-		}
-		return t.Add(Horizon), t.Add(Horizon)
-	case Currencies:
-		sunday := time.Date(t.Year(), t.Month(), t.Day()-int(t.Weekday()), 22, 0, 0, 0, time.UTC)
-		if friday := sunday.AddDate(0, 0, 5); t.Before(friday) {
-			return sunday, friday
-		}
-		return sunday.AddDate(0, 0, 7), sunday.AddDate(0, 0, 12)
+	if s == Always {
+		return time.Time{}, time.Unix(1<<40, 0).UTC()
 	}
-	return time.Time{}, time.Unix(1<<40, 0).UTC()
+	y, m, d := t.In(newYork()).Date()
+	day := date{y, m, d}
+	for range int(Horizon.Hours() / 24) {
+		if opens, closes, ok := s.day(day); ok && t.Before(closes) {
+			return opens, closes
+		}
+		day = day.add(1)
+	}
+	return t.Add(Horizon), t.Add(Horizon)
 }
 
 // Open reports whether s is open at t.
@@ -141,15 +142,19 @@ func (s Session) Following(frame int, bars []marketdata.Bar) func(marketdata.Bar
 	}
 }
 
-// exchangeHours is the length of a regular session of the exchange.
-const exchangeHours = 6*time.Hour + 30*time.Minute
+// The lengths of regular sessions.
+const (
+	exchangeHours = 6*time.Hour + 30*time.Minute
+	metalsHours   = 23 * time.Hour
+)
 
 // Lasting returns how long s is open while bars that together last d form. A daily bar is one session.
 func (s Session) Lasting(d time.Duration, tf signal.Timeframe) time.Duration {
-	if s == Exchange && tf == signal.D1 {
-		return time.Duration(float64(d) / 24 * float64(exchangeHours) / float64(time.Hour))
+	hours := map[Session]time.Duration{Exchange: exchangeHours, Metals: metalsHours}[s]
+	if hours == 0 || tf != signal.D1 {
+		return d
 	}
-	return d
+	return time.Duration(float64(d) / 24 * hours.Hours())
 }
 
 // newYork is the time zone of the stock exchange.
@@ -161,18 +166,45 @@ var newYork = sync.OnceValue(func() *time.Location {
 	return zone
 })
 
-// exchangeDay returns the session of a day in New York, or false on a day without trading.
-func exchangeDay(day time.Time) (opens, closes time.Time, ok bool) {
-	y, m, d := day.Date()
-	if w := day.Weekday(); w == time.Saturday || w == time.Sunday || holiday(y, m, d) {
+// day returns the session of a day in New York, or false on a day without trading.
+func (s Session) day(d date) (opens, closes time.Time, ok bool) {
+	if w := weekday(d); w == time.Saturday || w == time.Sunday {
 		return opens, closes, false
 	}
-	hour := 16
-	if closesEarly(y, m, d) {
-		hour = 13
+	at := func(day, hour, minute int) time.Time {
+		return time.Date(d.year, d.month, d.day+day, hour, minute, 0, 0, newYork()).UTC()
 	}
-	at := func(hour, minute int) time.Time { return time.Date(y, m, d, hour, minute, 0, 0, newYork()).UTC() }
-	return at(9, 30), at(hour, 0), true
+	switch s {
+	case Exchange:
+		closes = at(0, 16, 0)
+		if closesEarly(d) {
+			closes = at(0, 13, 0)
+		}
+		return at(0, 9, 30), closes, !holiday(d)
+	case Metals:
+		closes = at(0, 17, 0)
+		switch {
+		case restsEverywhere(d) || d == goodFriday(d.year):
+			return opens, closes, false
+		case holiday(d) && !slices.Contains(unscheduledClosures, d):
+			closes = at(0, 13, 0)
+		case closesEarly(d) && d.month != time.July:
+			closes = at(0, 13, 45)
+		}
+		return at(-1, 18, 0), closes, true
+	}
+	return at(-1, 17, 0), at(0, 17, 0), !restsEverywhere(d)
+}
+
+// restsEverywhere reports whether nothing but what is always traded is traded on a weekday: Christmas Day and New Year's Day, or
+// the Monday after one on a Sunday.
+func restsEverywhere(d date) bool {
+	for _, rest := range []date{{d.year, time.December, 25}, {d.year, time.January, 1}} {
+		if d == rest || weekday(rest) == time.Sunday && d == rest.add(1) {
+			return true
+		}
+	}
+	return false
 }
 
 type date struct {
@@ -187,8 +219,8 @@ var unscheduledClosures = []date{
 }
 
 // holiday reports whether the stock exchange is closed on a weekday.
-func holiday(y int, m time.Month, d int) bool {
-	this := date{y, m, d}
+func holiday(this date) bool {
+	y := this.year
 	if slices.Contains(unscheduledClosures, this) {
 		return true
 	}
@@ -214,8 +246,8 @@ func holiday(y int, m time.Month, d int) bool {
 
 // closesEarly reports whether the exchange closes at 13:00 on a trading day: the day after
 // Thanksgiving, Christmas Eve, and the eve of Independence Day.
-func closesEarly(y int, m time.Month, d int) bool {
-	this := date{y, m, d}
+func closesEarly(this date) bool {
+	y := this.year
 	eve := date{y, time.July, 3}
 	switch weekday(date{y, time.July, 4}) {
 	case time.Saturday, time.Sunday, time.Monday:

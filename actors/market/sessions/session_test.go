@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/agentsignal/agentsignal/actors/market/markettest"
+	"github.com/agentsignal/agentsignal/actors/signal"
 )
 
 // The days are those that the exchange has announced.
@@ -31,7 +32,8 @@ func TestExchangeHolidays(t *testing.T) {
 		}
 		for day := time.Date(year, 1, 1, 12, 0, 0, 0, newYork()); day.Year() == year; day = day.AddDate(0, 0, 1) {
 			got := ""
-			opens, closes, ok := exchangeDay(day)
+			y, m, d := day.Date()
+			opens, closes, ok := Exchange.day(date{y, m, d})
 			switch weekend := day.Weekday() == time.Saturday || day.Weekday() == time.Sunday; {
 			case weekend && ok:
 				t.Errorf("%s is a trading day", day)
@@ -75,6 +77,24 @@ func TestSessionsOpenAndClose(t *testing.T) {
 		{Currencies, "2026-11-22T21:59:59Z", false, "2026-11-22T22:00:00Z"},
 		{Currencies, "2026-11-22T22:00:00Z", true, "2026-11-22T22:00:00Z"},
 		{Currencies, "2026-11-23T00:00:00Z", true, "2026-11-23T00:00:00Z"},
+		{Currencies, "2026-07-03T20:59:59Z", true, "2026-07-03T20:59:59Z"}, // summer time
+		{Currencies, "2026-07-03T21:00:00Z", false, "2026-07-05T21:00:00Z"},
+		{Currencies, "2026-07-01T21:00:00Z", true, "2026-07-01T21:00:00Z"},
+		{Currencies, "2026-12-24T22:00:00Z", false, "2026-12-27T22:00:00Z"}, // Christmas, then a weekend
+		{Currencies, "2024-12-24T21:59:59Z", true, "2024-12-24T21:59:59Z"},
+		{Currencies, "2024-12-25T12:00:00Z", false, "2024-12-25T22:00:00Z"},
+		{Currencies, "2022-12-25T23:00:00Z", false, "2022-12-26T22:00:00Z"}, // on a Sunday
+		{Currencies, "2025-12-31T22:00:00Z", false, "2026-01-01T22:00:00Z"},
+		{Metals, "2026-07-01T21:00:00Z", false, "2026-07-01T22:00:00Z"}, // the daily rest
+		{Metals, "2026-11-18T21:59:59Z", true, "2026-11-18T21:59:59Z"},
+		{Metals, "2026-11-18T22:30:00Z", false, "2026-11-18T23:00:00Z"},
+		{Metals, "2026-11-20T22:00:00Z", false, "2026-11-22T23:00:00Z"},
+		{Metals, "2026-11-26T17:59:59Z", true, "2026-11-26T17:59:59Z"}, // Thanksgiving
+		{Metals, "2026-11-26T18:00:00Z", false, "2026-11-26T23:00:00Z"},
+		{Metals, "2026-11-27T18:45:00Z", false, "2026-11-29T23:00:00Z"},
+		{Metals, "2026-04-03T12:00:00Z", false, "2026-04-05T22:00:00Z"}, // Good Friday
+		{Metals, "2024-07-03T18:00:00Z", true, "2024-07-03T18:00:00Z"},
+		{Metals, "2025-01-09T18:00:00Z", true, "2025-01-09T18:00:00Z"}, // a closure of the exchange alone
 	} {
 		when := markettest.Instant(t, c.at)
 		open, next := c.session.Open(when), c.session.Next(when)
@@ -98,6 +118,8 @@ func TestTimeCountsInSessions(t *testing.T) {
 		{Exchange, "2026-11-25T20:30:00Z", 24 * time.Hour, "2026-12-03T15:00:00Z"}, // over a holiday and a short day
 		{Exchange, "2026-11-21T12:00:00Z", time.Hour, "2026-11-23T15:30:00Z"},
 		{Currencies, "2026-11-20T21:00:00Z", 2 * time.Hour, "2026-11-22T23:00:00Z"},
+		{Currencies, "2026-11-16T10:00:00Z", 48 * time.Hour, "2026-11-18T10:00:00Z"},
+		{Metals, "2026-11-16T10:00:00Z", 46 * time.Hour, "2026-11-18T10:00:00Z"},
 	} {
 		from, to := markettest.Instant(t, c.from), markettest.Instant(t, c.to)
 		if got := c.session.After(from, c.d); !got.Equal(to) {
@@ -109,10 +131,23 @@ func TestTimeCountsInSessions(t *testing.T) {
 	}
 }
 
+func TestADailyBarIsASession(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[Session]time.Duration{Always: 48 * time.Hour, Exchange: 13 * time.Hour, Currencies: 48 * time.Hour,
+		Metals: 46 * time.Hour} {
+		if got := s.Lasting(48*time.Hour, signal.D1); got != want {
+			t.Errorf("session %d: two daily bars last %s, want %s", s, got, want)
+		}
+		if got := s.Lasting(48*time.Hour, signal.H1); got != 48*time.Hour {
+			t.Errorf("session %d: 48 bars last %s", s, got)
+		}
+	}
+}
+
 func TestBetweenReversesAfter(t *testing.T) {
 	t.Parallel()
 	start := markettest.Instant(t, "2026-01-01T00:00:00Z")
-	for _, s := range []Session{Always, Exchange, Currencies} {
+	for _, s := range []Session{Always, Exchange, Currencies, Metals} {
 		for i := range 400 {
 			from := start.Add(time.Duration(i) * 17 * time.Hour)
 			d := time.Duration(i%50+1) * 37 * time.Minute
