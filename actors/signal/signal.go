@@ -20,14 +20,19 @@ type Timeframe string
 
 // The timeframes.
 const (
-	M1 Timeframe = "1m"
-	M5 Timeframe = "5m"
-	H1 Timeframe = "1h"
-	D1 Timeframe = "1d"
+	M1  Timeframe = "1m"
+	M5  Timeframe = "5m"
+	M15 Timeframe = "15m" // of files alone
+	H1  Timeframe = "1h"
+	H4  Timeframe = "4h" // of files alone
+	D1  Timeframe = "1d"
 )
 
-// Timeframes lists them from the finest to the coarsest.
-var Timeframes = []Timeframe{M1, M5, H1, D1}
+// Timeframes lists those of signals from the finest to the coarsest, FileTimeframes those of files of bars.
+var (
+	Timeframes     = []Timeframe{M1, M5, H1, D1}
+	FileTimeframes = []Timeframe{M1, M5, M15, H1, H4, D1}
+)
 
 // Duration returns the length of a bar in market time; 0 for an unknown one.
 func (t Timeframe) Duration() time.Duration {
@@ -36,8 +41,12 @@ func (t Timeframe) Duration() time.Duration {
 		return time.Minute
 	case M5:
 		return 5 * time.Minute
+	case M15:
+		return 15 * time.Minute
 	case H1:
 		return time.Hour
+	case H4:
+		return 4 * time.Hour
 	case D1:
 		return 24 * time.Hour
 	}

@@ -175,11 +175,15 @@ func TestWeatherIdentifiers(t *testing.T) {
 func TestTimeframesAscend(t *testing.T) {
 	t.Parallel()
 	last := time.Duration(0)
-	for _, tf := range Timeframes {
+	for _, tf := range FileTimeframes {
 		if tf.Duration() <= last {
 			t.Errorf("%s lasts %v, after %v", tf, tf.Duration(), last)
 		}
 		last = tf.Duration()
+	}
+	live := slices.DeleteFunc(slices.Clone(FileTimeframes), func(tf Timeframe) bool { return tf == M15 || tf == H4 })
+	if !slices.Equal(live, Timeframes) {
+		t.Errorf("timeframes of signals are %v, want %v", Timeframes, live)
 	}
 	if got := Timeframe("2h").Duration(); got != 0 {
 		t.Errorf("an unknown timeframe lasts %v", got)

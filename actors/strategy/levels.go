@@ -41,10 +41,16 @@ func Horizon(tf signal.Timeframe, risk signal.RiskLevel) int {
 		return 60
 	case tf == signal.M5:
 		return 48
+	case tf == signal.M15:
+		return 32
 	case tf == signal.H1 && high:
 		return 48
 	case tf == signal.H1:
 		return 24
+	case tf == signal.H4 && high:
+		return 36
+	case tf == signal.H4:
+		return 18
 	case tf == signal.D1 && high:
 		return 20
 	case tf == signal.D1:

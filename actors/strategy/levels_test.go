@@ -153,7 +153,8 @@ func TestHorizon(t *testing.T) {
 		tf   signal.Timeframe
 		want [3]int // low, medium, high
 	}{
-		{signal.M1, [3]int{60, 60, 60}}, {signal.M5, [3]int{48, 48, 48}},
+		{signal.M1, [3]int{60, 60, 60}}, {signal.M5, [3]int{48, 48, 48}}, {signal.M15, [3]int{32, 32, 32}},
+		{signal.H4, [3]int{18, 18, 36}},
 		{signal.H1, [3]int{24, 24, 48}}, {signal.D1, [3]int{10, 10, 20}}, {"1w", [3]int{}},
 	} {
 		for i, risk := range signal.RiskLevels {

@@ -36,7 +36,7 @@ func (f *barFiles) define(c *cobra.Command) {
 	flags.Float64Var(&f.cost, "cost", math.NaN(),
 		"cost of entry and of exit each, in basis points; that of the asset's class if not given")
 	flags.Lookup("cost").DefValue = "0" // hides the default, which stands for the cost of the class
-	flags.StringVar(&f.timeframe, "timeframe", "", "that of the files: 1m, 5m, 1h or 1d; as they show if not given")
+	flags.StringVar(&f.timeframe, "timeframe", "", "that of the files: 1m, 5m, 15m, 1h, 4h or 1d; as they show if not given")
 	flags.StringVar(&f.dates, "dates", "", "day-first or month-first, if dates of the files have both readings")
 	flags.StringVar(&f.decimal, "decimal", "", "point or comma, if numbers of the files have both readings")
 	flags.BoolVar(&f.skipBad, "skip-bad", false, "skip bad rows, up to 1 % of a file, and list them")
@@ -56,7 +56,7 @@ func (f *barFiles) define(c *cobra.Command) {
 // check checks the flags that need no file.
 func (f *barFiles) check() error {
 	if f.timeframe != "" && strategy.Horizon(signal.Timeframe(f.timeframe), signal.MediumRisk) == 0 {
-		return fmt.Errorf("--timeframe: %q must be 1m, 5m, 1h or 1d", f.timeframe)
+		return fmt.Errorf("--timeframe: %q must be 1m, 5m, 15m, 1h, 4h or 1d", f.timeframe)
 	}
 	if strategy.StopMultiple(signal.RiskLevel(f.risk)) == 0 {
 		return fmt.Errorf("--risk: %q must be low, medium or high", f.risk)

@@ -69,7 +69,7 @@ failed are missing (survivorship bias).`,
 	flags := c.Flags()
 	flags.StringVar(&f.asset, "asset", "", "the asset")
 	flags.StringVar(&f.strategy, "strategy", "", "momentum, mean_reversion or breakout")
-	flags.StringVar(&f.timeframe, "timeframe", "", "1m, 5m, 1h or 1d; that of the file, or 1h, if not given")
+	flags.StringVar(&f.timeframe, "timeframe", "", "1m, 5m, 1h or 1d, of a file also 15m or 4h; that of the file, or 1h, if not given")
 	flags.StringVar(&f.risk, "risk", "medium", "low, medium or high")
 	flags.StringVar(&f.from, "from", "", "the earliest time of a signal, such as 2026-11-01 or 2026-11-01T09:30:00Z")
 	flags.StringVar(&f.to, "to", "", "the latest time of a signal")
@@ -178,7 +178,12 @@ func (f *backtestFlags) options() (backtest.Options, error) {
 	if o.Timeframe == "" && f.file == "" {
 		o.Timeframe = signal.H1
 	}
-	check(o.Timeframe == "" || strategy.Horizon(o.Timeframe, signal.MediumRisk) > 0, "--timeframe: must be 1m, 5m, 1h or 1d")
+	if f.file == "" {
+		check(o.Timeframe == "" || slices.Contains(signal.Timeframes, o.Timeframe), "--timeframe: must be 1m, 5m, 1h or 1d")
+	} else {
+		check(o.Timeframe == "" || slices.Contains(signal.FileTimeframes, o.Timeframe),
+			"--timeframe: of a file it must be 1m, 5m, 15m, 1h, 4h or 1d")
+	}
 	check(strategy.StopMultiple(o.Risk) > 0, "--risk: must be low, medium or high")
 	known := assets.ClassOf(o.Asset)
 	check(f.class == "" || slices.Contains(assets.Classes, f.class), "--class: must be one of %s",

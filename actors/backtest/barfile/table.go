@@ -97,7 +97,7 @@ func (t *table) timeframe(head [][]byte) (signal.Timeframe, error) {
 		return tf, nil
 	}
 	var names []string
-	for _, tf := range signal.Timeframes {
+	for _, tf := range signal.FileTimeframes {
 		if tf.Duration().Milliseconds() == usual {
 			return tf, nil
 		}
