@@ -17,6 +17,7 @@ import (
 	"github.com/agentsignal/agentsignal/actors/backtest"
 	"github.com/agentsignal/agentsignal/actors/market"
 	"github.com/agentsignal/agentsignal/actors/signal"
+	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
 	"github.com/agentsignal/agentsignal/actors/strategy"
 )
 
@@ -212,10 +213,19 @@ func scannedOf(asset string, c *evaluation) scanned {
 
 // backtest replays a strategy over the stored bars.
 func (a *analyst) backtest(ctx context.Context, r *run) (backtest.Result, error) {
+	bars, o, err := a.replayed(ctx, r)
+	if err != nil {
+		return backtest.Result{}, err
+	}
+	return backtest.Run(ctx, bars, o)
+}
+
+// replayed returns the stored bars of a backtest, and its options.
+func (a *analyst) replayed(ctx context.Context, r *run) ([]marketdata.Bar, backtest.Options, error) {
 	req := &r.request
 	seen, err := a.o.History.History(ctx, req.Asset, req.Timeframe)
 	if err != nil {
-		return backtest.Result{}, err
+		return nil, backtest.Options{}, err
 	}
 	o := backtest.Options{
 		Origin:    originOf(req.Asset, &seen, a.o.Cost(seen.Asset.Class)),
@@ -228,7 +238,7 @@ func (a *analyst) backtest(ctx context.Context, r *run) (backtest.Result, error)
 	}
 	pool, err := a.trading.pool(ctx, &seen, req.Timeframe)
 	if err != nil {
-		return backtest.Result{}, err
+		return nil, o, err
 	}
 	if pool != nil {
 		key := seriesKeyOf(&seen, req.Timeframe)
@@ -238,10 +248,10 @@ func (a *analyst) backtest(ctx context.Context, r *run) (backtest.Result, error)
 	if req.Strategy == strategy.Sentiment {
 		since := newsSince(seen.Bars[0].OpenTime, &seen)
 		if o.News, err = a.o.Market.News(ctx, req.Asset, since); err != nil {
-			return backtest.Result{}, err
+			return nil, o, err
 		}
 	}
-	return backtest.Run(ctx, seen.Bars, o)
+	return seen.Bars, o, nil
 }
 
 // milliOf returns t in milliseconds since 1970; 0 for the zero time.

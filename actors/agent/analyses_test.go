@@ -220,7 +220,12 @@ func TestRunEqualsBacktestAtTheClose(t *testing.T) {
 				}
 				got := ran.Signal
 				job := &signal.Job{From: time.UnixMilli(closing), To: time.UnixMilli(closing)}
-				replayed, err := newAnalyst(b.agents).backtest(t.Context(), &run{request: req, job: job})
+				bars, options, err := newAnalyst(b.agents).replayed(t.Context(), &run{request: req, job: job})
+				if err != nil {
+					t.Fatal(name, err)
+				}
+				options.Metadata = true
+				replayed, err := backtest.Run(t.Context(), bars, options)
 				if err != nil {
 					t.Fatal(name, err)
 				}

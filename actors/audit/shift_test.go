@@ -84,7 +84,7 @@ func newStockOf(t testing.TB, tf signal.Timeframe) *stock {
 	for _, name := range []string{strategy.Momentum, strategy.MeanReversion} {
 		o := backtest.Options{Strategy: name, Timeframe: tf, Risk: signal.MediumRisk,
 			Origin: strategy.Origin{Asset: "walk", Tick: .00001, Source: "stream", Compression: 1, Cost: .001},
-			From:   s.bars[1010].CloseTime}
+			From:   s.bars[1010].CloseTime, Metadata: true}
 		found, err := backtest.Run(t.Context(), s.bars, o)
 		if err != nil {
 			t.Fatal(err)

@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/agentsignal/agentsignal/actors/signal"
 	"github.com/agentsignal/agentsignal/actors/signal/marketdata"
@@ -34,6 +37,12 @@ type Options struct {
 	Pool    *strategy.Pool
 	PoolKey string
 	News    []strategy.NewsItem // for sentiment: the news in any order
+	// Metadata is whether trades have metadata, which take longer than all the rest.
+	Metadata bool
+	// Each is called with each trade when it is made, and what it rests on; nil: not called.
+	Each func(*Trade, *strategy.Assessment)
+
+	parts int // that are replayed at the same time; 0: by their length
 }
 
 // Trade is a signal of a backtest.
@@ -83,8 +92,14 @@ type Result struct {
 	Greatest *Jump `json:"greatest_jump"`
 }
 
-// checkEvery is the number of bars after which Run checks whether ctx has ended.
-const checkEvery = 256
+const (
+	// checkEvery is the number of bars after which Run checks whether ctx has ended.
+	checkEvery = 256
+	// minPart is the least number of bars that are worth a processor of their own, and lead that of bars before them,
+	// which decide what a series of them says (doc.go of package strategy).
+	minPart = 30_000
+	lead    = strategy.MaxOutcomes + 2500
+)
 
 // Run replays a strategy over bars, which are those of one asset and timeframe in order,
 // with gaps filled (strategy.FillGaps). At the close of each bar the strategy is
@@ -98,62 +113,154 @@ func Run(ctx context.Context, bars []marketdata.Bar, o Options) (Result, error) 
 	if err != nil {
 		return Result{}, err
 	}
-	if o.Pool == nil {
-		o.Pool = strategy.NewPool(strategy.MaxOutcomes)
-	}
-	begin := func() *strategy.Series {
-		return strategy.NewSeries(o.Timeframe).WithTick(o.Tick).InPool(o.Pool, o.PoolKey, nil).AllowJumps()
-	}
-	var series *strategy.Series
-	end, cuts := 0, append(slices.Clone(o.Cuts), len(bars)) // end is that of the bars without an outage
-	var trades []Trade
 	const noBars = "there are no bars in the requested time"
-	last := error(&signal.RunError{Code: signal.InsufficientHistory, Message: noBars})
-	free := 0 // the first bar at whose close a signal may be made
-	evaluated := false
-	for i := range bars {
+	parts := max(1, cmp.Or(o.parts, min(runtime.GOMAXPROCS(0), len(bars)/minPart)))
+	if o.Pool != nil || o.Each != nil || o.Strategy == strategy.Sentiment {
+		parts = 1
+	}
+	replays := make([]*replay, parts)
+	var group errgroup.Group
+	for p := range replays {
+		r := &replay{o: &o, bars: bars, next: p * len(bars) / parts, until: (p + 1) * len(bars) / parts,
+			last: &signal.RunError{Code: signal.InsufficientHistory, Message: noBars}}
+		replays[p] = r
+		group.Go(func() error { return r.run(ctx) })
+	}
+	if err := group.Wait(); err != nil {
+		return Result{}, err
+	}
+	r := replays[0]
+	for _, following := range replays[1:] {
+		if r, err = r.join(ctx, following); err != nil {
+			return Result{}, err
+		}
+	}
+	var trades []Trade
+	for _, r := range replays {
+		trades = append(trades, r.trades...)
+	}
+	if len(trades) == 0 {
+		return Result{}, r.last
+	}
+	result := summarize(trades, o.Cost)
+	result.Greatest = greatest
+	return result, nil
+}
+
+// replay replays a part of the bars, from next to until.
+type replay struct {
+	o           *Options
+	bars        []marketdata.Bar
+	next, until int
+
+	pool   *strategy.Pool
+	series *strategy.Series
+	end    int // of the bars without an outage
+	free   int // the first bar at whose close a signal may be made
+	trades []Trade
+	last   error // why there was no signal
+}
+
+// run replays the part. The bars before it that decide what is said about it come first.
+func (r *replay) run(ctx context.Context) error {
+	first := r.next
+	from := max(0, first-lead)
+	if r.pool = r.o.Pool; r.pool == nil {
+		r.pool = strategy.NewPool(strategy.MaxOutcomes + lead) // some of the newest do not count yet
+	}
+	r.series = nil
+	for i := from; i < r.until; i++ {
 		if i%checkEvery == 0 && ctx.Err() != nil {
-			return Result{}, ctx.Err()
+			return ctx.Err()
 		}
-		if i == end {
-			series, end, cuts = begin(), cuts[0], cuts[1:]
+		if i == first && from > 0 {
+			r.series.Resolve()
 		}
-		if err := series.Append(bars[i]); err != nil {
-			const message = "the bars are not possible"
-			return Result{}, &signal.RunError{Code: signal.DataUnavailable, Message: message, Cause: err}
+		if i == first && from > 0 && r.pool.Known(r.bars[i-1].CloseTime) < strategy.MaxOutcomes {
+			r.pool, r.series, from, i = strategy.NewPool(strategy.MaxOutcomes+lead), nil, 0, 0 // the market did not move
 		}
-		at := bars[i].CloseTime
-		if i < free || at < o.From || o.To != 0 && at > o.To {
-			continue
-		}
-		c, err := Evaluate(series, o, bars[i])
-		if err != nil {
-			if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code == signal.Internal {
-				return Result{}, err
-			}
-			last = err
-			continue
-		}
-		evaluated = true
-		t := Trade{Evaluation: c, Bar: i, CreatedAt: at}
-		t.follow(bars[:end], strategy.Horizon(o.Timeframe, o.Risk), o.Slippage)
-		if last := end - 1; t.Open() && end < len(bars) {
-			t.Exit, t.ExitBar, t.ClosedAt = strategy.ExitOnExpiry(bars[last].Close), last, bars[last].CloseTime
-		}
-		trades = append(trades, t)
-		switch {
-		case o.Overlap:
-		case t.Open():
-			free = len(bars)
-		default:
-			free = t.ExitBar
+		if err := r.step(i, i >= first); err != nil {
+			return err
 		}
 	}
-	if !evaluated {
-		return Result{}, last
+	r.next = r.until
+	return nil
+}
+
+// step adds a bar, and makes a signal at its close if that is asked for and possible.
+func (r *replay) step(i int, asked bool) error {
+	b, o := r.bars[i], r.o
+	if r.series == nil || i == r.end {
+		if r.series != nil {
+			r.series.Resolve() // what has ended before the outage counts after it
+		}
+		r.series = strategy.NewSeries(o.Timeframe).WithTick(o.Tick).InPool(r.pool, o.PoolKey, nil).AllowJumps()
+		if !o.Metadata {
+			r.series.Terse()
+		}
+		r.end = len(r.bars)
+		if c, _ := slices.BinarySearch(o.Cuts, i+1); c < len(o.Cuts) {
+			r.end = o.Cuts[c]
+		}
 	}
-	r := summarize(trades, o.Cost)
-	r.Greatest = greatest
+	if err := r.series.Append(b); err != nil {
+		const message = "the bars are not possible"
+		return &signal.RunError{Code: signal.DataUnavailable, Message: message, Cause: err}
+	}
+	at := b.CloseTime
+	if !asked || i < r.free || at < o.From || o.To != 0 && at > o.To {
+		return nil
+	}
+	a, c, err := evaluate(r.series, o, b)
+	if err != nil {
+		if e, ok := errors.AsType[*signal.RunError](err); !ok || e.Code == signal.Internal {
+			return err
+		}
+		r.last = err
+		return nil
+	}
+	t := Trade{Evaluation: c, Bar: i, CreatedAt: at}
+	t.follow(r.bars[:r.end], strategy.Horizon(o.Timeframe, o.Risk), o.Slippage)
+	if last := r.end - 1; t.Open() && r.end < len(r.bars) {
+		t.Exit, t.ExitBar, t.ClosedAt = strategy.ExitOnExpiry(r.bars[last].Close), last, r.bars[last].CloseTime
+	}
+	if len(r.trades) == cap(r.trades) {
+		r.trades = slices.Grow(r.trades, len(r.trades)+1) // they are large: twice as many, not a quarter more
+	}
+	if r.trades = append(r.trades, t); o.Each != nil {
+		o.Each(&r.trades[len(r.trades)-1], &a)
+	}
+	switch {
+	case o.Overlap:
+	case t.Open():
+		r.free = len(r.bars)
+	default:
+		r.free = t.ExitBar
+	}
+	return nil
+}
+
+// join goes on with r until the replay of the following part makes a signal at the same bar, from which on both are the
+// same: that one began without knowing until when a signal was open. It returns the replay that goes on.
+func (r *replay) join(ctx context.Context, following *replay) (*replay, error) {
+	for ; r.next < following.until; r.next++ {
+		if r.next%checkEvery == 0 && ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		made := len(r.trades)
+		if err := r.step(r.next, true); err != nil {
+			return nil, err
+		}
+		if len(r.trades) == made {
+			continue
+		}
+		byBar := func(t Trade, bar int) int { return cmp.Compare(t.Bar, bar) }
+		if i, ok := slices.BinarySearchFunc(following.trades, r.next, byBar); ok {
+			r.trades, following.trades = r.trades[:made], following.trades[i:]
+			return following, nil
+		}
+	}
+	following.trades = nil
 	return r, nil
 }
 
@@ -184,19 +291,21 @@ func (o *Options) unbroken(bars []marketdata.Bar) ([]marketdata.Bar, *Jump, erro
 	return bars, greatest, nil
 }
 
-// Evaluate returns the signal at the close of b, the newest bar of series.
-func Evaluate(series *strategy.Series, o Options, b marketdata.Bar) (strategy.Evaluation, error) {
-	var a strategy.Assessment
-	var err error
+// evaluate returns the signal at the close of b, the newest bar of series, and what it rests on.
+func evaluate(series *strategy.Series, o *Options, b marketdata.Bar) (a strategy.Assessment, e strategy.Evaluation, err error) {
 	if o.Strategy == strategy.Sentiment {
 		a, err = series.AssessSentiment(o.News, o.Risk, b.CloseTime)
 	} else {
 		a, err = series.Assess(o.Strategy, o.Risk)
 	}
-	if err != nil {
-		return strategy.Evaluation{}, err
+	switch {
+	case err != nil:
+	case o.Metadata:
+		e, err = a.Evaluate(o.Origin, b.Close)
+	default:
+		e, err = a.Enter(o.Origin, b.Close)
 	}
-	return a.Evaluate(o.Origin, b.Close)
+	return a, e, err
 }
 
 // follow looks for the end of t in the horizon bars after its own.

@@ -271,6 +271,41 @@ func TestOutagesCutTheHistory(t *testing.T) {
 	}
 }
 
+// TestPartsAreOne checks that parts that are replayed at the same time give what one replay of all bars does: also where a
+// market did not move for so long that the bars before a part do not suffice, where an outage is near, and where a signal
+// lives until the end.
+func TestPartsAreOne(t *testing.T) {
+	t.Parallel()
+	const n = 26_000
+	still := walk(5, n)
+	for i := 6000; i < 12_000; i++ {
+		c := still[5999].Close
+		still[i].Open, still[i].High, still[i].Low, still[i].Close = c, c, c, c
+	}
+	for name, c := range map[string]struct {
+		bars    []marketdata.Bar
+		cuts    []int
+		overlap bool
+	}{
+		"a walk":  {walk(4, n), nil, false},
+		"outages": {walk(4, n), []int{3000, n/2 - 5, n/2 + 400}, false},
+		"still":   {still, nil, false},
+		"overlap": {walk(4, n/2), nil, true},
+	} {
+		o := testOptions(strategy.Breakout)
+		o.Cuts, o.Overlap, o.Jumps, o.Metadata = c.cuts, c.overlap, true, false
+		o.parts = 1
+		want := run(t, c.bars, o)
+		for _, parts := range []int{2, 3} {
+			o.parts = parts
+			got := run(t, c.bars, o)
+			if d := cmp.Diff(want.Trades, got.Trades); d != "" || len(want.Trades) < 1000 {
+				t.Errorf("%s: %d signals, in %d parts:\n%s", name, len(want.Trades), parts, d)
+			}
+		}
+	}
+}
+
 // TestJumpsAreNamed checks that a backtest ends at a bar that opens too far from the close
 // before it, unless that is allowed.
 func TestJumpsAreNamed(t *testing.T) {

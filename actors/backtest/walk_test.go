@@ -36,5 +36,5 @@ func walk(seed uint64, n int) []marketdata.Bar {
 // testOptions returns options for a walk.
 func testOptions(name string) Options {
 	return Options{Origin: strategy.Origin{Asset: "WALK", Tick: .01, Source: "test", Compression: 1}, Strategy: name,
-		Timeframe: signal.H1, Risk: signal.MediumRisk}
+		Timeframe: signal.H1, Risk: signal.MediumRisk, Metadata: true}
 }

@@ -104,11 +104,10 @@ func (s *Series) Assess(strategy string, risk signal.RiskLevel) (Assessment, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := s.cached[t][r]
-	if c == nil {
-		c = &result{}
+	c := &s.cached[t][r]
+	if !c.known {
 		c.assessment, c.err = s.assess(t, risk)
-		s.cached[t][r] = c
+		c.known = true
 	}
 	return c.assessment, c.err
 }
@@ -123,15 +122,13 @@ func (s *Series) assess(t int, risk signal.RiskLevel) (Assessment, error) {
 	score := now.scores[t]
 	a := b.Assessment(strategy.name(), score, directionOf(score, now.belowMean))
 	a.Calibration = ""
-	var place rank
-	for j := s.bars.scoredFrom(); j < len(s.bars.history)-1; j++ {
-		if s.bars.history[j].scored {
-			place.add(math.Abs(s.bars.history[j].scores[t]), math.Abs(score))
-		}
-	}
+	place := rankOf(math.Abs(score), s.bars.strengths[t][s.bars.scoredFrom():len(s.bars.history)-1])
 	c, e := s.entries.comparable(t, r, binOf(math.Abs(score), a.Direction))
 	a.set(estimateFrom(b, c, e), place)
 	a.Proven = e.proven()
+	if s.terse {
+		return a, nil
+	}
 	a.Indicators, a.Values = strategy.indicators(), strategy.values(&s.bars.last)
 	a.Finding = strategy.finding(&s.bars.last)
 	return a, nil

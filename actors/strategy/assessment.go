@@ -138,6 +138,15 @@ type Evaluation struct {
 // Evaluate returns the signal of an entry at the given price. Live runs and backtests
 // share it, so that they agree. The error is a *signal.RunError.
 func (a Assessment) Evaluate(o Origin, entry float64) (Evaluation, error) {
+	e, err := a.Enter(o, entry)
+	if err == nil {
+		e.Metadata = a.At(o, e.Levels)
+	}
+	return e, err
+}
+
+// Enter is Evaluate without Metadata, which takes longer than the rest.
+func (a *Assessment) Enter(o Origin, entry float64) (Evaluation, error) {
 	levels, err := a.Levels(entry, o.Tick)
 	if err != nil {
 		return Evaluation{}, err
@@ -146,7 +155,6 @@ func (a Assessment) Evaluate(o Origin, entry float64) (Evaluation, error) {
 		Direction:  a.Direction,
 		Confidence: signal.RoundConfidence(a.Confidence),
 		Levels:     levels,
-		Metadata:   a.At(o, levels),
 		Lifetime:   Lifetime(a.Timeframe, a.Risk, o.Compression),
 	}, nil
 }
@@ -218,7 +226,7 @@ func (a *Assessment) Reasoning(asset string, l signal.Levels, cost float64) stri
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s on %s %s: %s. ", title(a.Strategy), a.Direction, asset, a.Timeframe, a.Finding)
 	fmt.Fprintf(&b, "Estimate %.0f %%: %s; break-even after costs %.0f %%, so %s. ",
-		100*a.Confidence, a.basis(), 100*a.BreakEven(cost), a.verdict(cost))
+		100*a.Confidence, a.basis(), 100*a.BreakEven(cost), a.Verdict(cost))
 	fmt.Fprintf(&b, "Stop %s ATR, target %s ATR, expires in %d bars.",
 		multiples(l.Entry-l.Stop, a.ATR), multiples(l.Entry-l.Target, a.ATR), a.Horizon)
 	return b.String()
@@ -258,8 +266,8 @@ func (a *Assessment) basis() string {
 		"past entries as a whole put it at %.0f %%", a.Sample, 100*a.Share, 100*a.Prior)
 }
 
-// verdict compares the confidence with the break-even after costs.
-func (a *Assessment) verdict(cost float64) string {
+// Verdict compares the confidence with the break-even after costs, those of entry and exit together in R.
+func (a *Assessment) Verdict(cost float64) string {
 	evens := a.BreakEven(cost)
 	switch low, high := a.Interval(); {
 	case !a.Proven:

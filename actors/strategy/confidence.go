@@ -29,18 +29,33 @@ type record struct {
 	loss  float64 // that of the others, positive
 }
 
+// sums add up outcomes. They are whole numbers, so that sums over a range are the differences of two of them, whatever
+// stood before.
+type sums struct {
+	n, won      int32
+	gains, loss int64 // in units of sumUnit
+}
+
+const sumUnit = 1.0 / (1 << 40) // of 1 R: sums of 2^20 results are exact
+
 // add counts the outcomes of one bar.
-func (c *record) add(o outcome) {
+func (c *sums) add(o outcome) {
 	for _, r := range [...]float64{o.long, o.short} {
-		c.count.n++
-		r = clip(r, -maxR, maxR)
+		c.n++
+		units := int64(math.Round(clip(r, -maxR, maxR) / sumUnit))
 		if r > 0 {
-			c.count.won++
-			c.gains += r
+			c.won++
+			c.gains += units
 		} else {
-			c.loss -= r
+			c.loss -= units
 		}
 	}
+}
+
+// since returns the record of what was added after before.
+func (c *sums) since(before *sums) *record {
+	return &record{count{float64(c.n - before.n), float64(c.won - before.won)},
+		float64(c.gains-before.gains) * sumUnit, float64(c.loss-before.loss) * sumUnit}
 }
 
 // prior returns the hit rate over all entries.
@@ -123,6 +138,22 @@ func BreakEven(win, loss, cost float64) float64 { return min(1, (loss+cost)/(win
 
 // rank compares a value with others.
 type rank struct{ below, equal, all float64 }
+
+// rankOf compares value with others, of which NaN do not count.
+func rankOf(value float64, others []float64) rank {
+	var below, equal, above int
+	for _, x := range others { // without branches, which would be taken at random
+		below, equal, above = below+bit(x < value), equal+bit(x == value), above+bit(x > value)
+	}
+	return rank{float64(below), float64(equal), float64(below + equal + above)}
+}
+
+func bit(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
 
 // add counts other, one of those with which value is compared.
 func (r *rank) add(other, value float64) {

@@ -46,9 +46,12 @@ func TestPrior(t *testing.T) {
 	if c.prior() != plainShare || math.Abs(c.meanWin()-plainWin) > 1e-12 || math.Abs(c.meanLoss()-plainLoss) > 1e-12 {
 		t.Errorf("without entries %v, %v, %v", c.prior(), c.meanWin(), c.meanLoss())
 	}
-	c.add(outcome{1.5, -1})
-	c.add(outcome{-1, -7}) // a fault of data counts as -3
-	c.add(outcome{0, 0.2}) // 0 is not a profit
+	before := sums{n: 8, won: 3, gains: 1 << 41, loss: 1 << 40}
+	all := before
+	all.add(outcome{long: 1.5, short: -1})
+	all.add(outcome{long: -1, short: -7}) // a fault of data counts as -3
+	all.add(outcome{long: 0, short: 0.2}) // 0 is not a profit
+	c = *all.since(&before)
 	if got, want := c.prior(), (2+16.0)/(6+40); math.Abs(got-want) > 1e-12 {
 		t.Errorf("prior = %v, want %v", got, want)
 	}

@@ -130,11 +130,14 @@ func (e *entries) record(r int) *record {
 		return e.records[r]
 	}
 	e.resolve()
+	known := e.outcomes[r]
 	c := &record{}
-	for j := e.scoredFrom(); j < len(e.outcomes[r]); j++ {
-		if e.history[j].scored {
-			c.add(e.outcomes[r][j])
+	if from := e.scoredFrom(); from < len(known) {
+		var before sums // none: bars are only dropped when there are far more than count
+		if from > 0 {
+			before = known[from-1].sums
 		}
+		c = known[len(known)-1].sums.since(&before)
 	}
 	e.records[r] = c
 	return c
@@ -174,11 +177,12 @@ func (e *entries) calibrate(a *Assessment, b Base, scores []float64) {
 }
 
 // outcome holds the results in R of a long and a short entry at one bar's close;
-// positive: closed in profit. Both are NaN if the bar has no score.
-type outcome struct{ long, short float64 }
-
-// noOutcome belongs to bars at which no signal was possible.
-var noOutcome = outcome{math.NaN(), math.NaN()}
+// positive: closed in profit. Both are NaN if the bar has no score. sums has all outcomes since the series
+// began up to this one.
+type outcome struct {
+	long, short float64
+	sums        sums
+}
 
 // of returns the outcome of an entry in direction d.
 func (o outcome) of(d signal.Direction) float64 {
@@ -208,12 +212,18 @@ func replay(d signal.Direction, bars []marketdata.Bar, horizon int, atr, multipl
 // resolve appends to known the outcomes of all bars whose horizon has passed. known[j]
 // belongs to bars[j] and never changes.
 func resolve(known []outcome, bars []marketdata.Bar, history []reading, horizon int, multiple, tick float64) []outcome {
+	var all sums
+	if n := len(known); n > 0 {
+		all = known[n-1].sums
+	}
 	for j := len(known); j+horizon < len(bars); j++ {
-		o := noOutcome
+		o := outcome{long: math.NaN(), short: math.NaN()}
 		if history[j].scored {
 			o.long = replay(signal.Long, bars[j:], horizon, history[j].atr, multiple, tick)
 			o.short = replay(signal.Short, bars[j:], horizon, history[j].atr, multiple, tick)
+			all.add(o)
 		}
+		o.sums = all
 		known = append(known, o)
 	}
 	return known

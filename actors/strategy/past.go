@@ -45,15 +45,15 @@ type block struct {
 	cells [blockCells]cell
 }
 
-// at returns the i-th cell at the r-th risk level.
-func (b *block) at(i, r int) count { return b.cells[i].at(r) }
+// counts are the cells of a block at one risk level.
+type counts [blockCells]count
 
-// side returns the i-th strategy and direction at the r-th risk level.
-func (b *block) side(i, r int) (sum count) {
-	for j := range strengthGroups {
-		sum = sum.plus(1, b.at(i*strengthGroups+j, r))
+// sides returns them by strategy and direction.
+func (c *counts) sides() (sums [sides]count) {
+	for i := range c {
+		sums[i/strengthGroups] = sums[i/strengthGroups].plus(1, c[i])
 	}
-	return sum
+	return sums
 }
 
 // past holds the outcomes that a view counts in blocks of time.
@@ -61,6 +61,9 @@ type past struct {
 	barTime int64   // from bar to bar, in milliseconds
 	blocks  []block // ascending; none is empty
 	last    int     // the index of the one to which the last outcome belonged
+
+	counts []counts // of blocks, for the last evidence
+	sides  [][sides]count
 }
 
 // add adds the outcome of a bar with the given strengths and directions sign times.
@@ -117,10 +120,23 @@ func (e evidence) proven() bool {
 // evidence returns that of the r-th risk level. overlapping is how many independent entries
 // one of a single asset is worth.
 func (p *past) evidence(r int, overlapping float64) evidence {
-	one, both := p.designEffects(r, 1/overlapping)
+	p.count(r)
+	one, both := p.designEffects(1 / overlapping)
 	e := evidence{weight: 1 / one, both: 1 / both}
-	e.slope, e.error = p.slope(r, e.weight)
+	e.slope, e.error = p.slope(e.weight)
 	return e
+}
+
+// count counts the cells of the blocks at the r-th risk level.
+func (p *past) count(r int) {
+	p.counts, p.sides = slices.Grow(p.counts[:0], len(p.blocks)), slices.Grow(p.sides[:0], len(p.blocks))
+	for i := range p.blocks {
+		var c counts
+		for j := range c {
+			c[j] = p.blocks[i].cells[j].at(r)
+		}
+		p.counts, p.sides = append(p.counts, c), append(p.sides, c.sides())
+	}
 }
 
 // deviations compares how far sums over blocks lie from what all blocks let expect with how far
@@ -149,18 +165,18 @@ func (x *deviations) effect(single float64, blocks int) float64 {
 // of one direction count, and where those of both do: by how much more their sums over a block
 // vary than those of independent ones, since assets move together and lives overlap. A move of
 // the market helps one direction and harms the other, so that both together vary less.
-func (p *past) designEffects(r int, single float64) (one, both float64) {
+func (p *past) designEffects(single float64) (one, both float64) {
 	var sums [sides]count
-	for i := range p.blocks {
+	for i := range p.sides {
 		for s := range sums {
-			sums[s] = sums[s].plus(1, p.blocks[i].side(s, r))
+			sums[s] = sums[s].plus(1, p.sides[i][s])
 		}
 	}
 	var ones, boths deviations
 	for s := 0; s < sides; s += 2 {
 		long, short, all := sums[s].share(), sums[s+1].share(), sums[s].plus(1, sums[s+1]).share()
-		for i := range p.blocks {
-			x, y := p.blocks[i].side(s, r), p.blocks[i].side(s+1, r)
+		for i := range p.sides {
+			x, y := p.sides[i][s], p.sides[i][s+1]
 			ones.add(x, long)
 			ones.add(y, short)
 			boths.add(x.plus(1, y), all)
@@ -173,18 +189,18 @@ func (p *past) designEffects(r int, single float64) (one, both float64) {
 // blocks before let expect, within each block, and its standard error, where a block counts
 // as one observation. Both are 0 with too few blocks. The block next before is left out, since
 // some of its entries had not ended.
-func (p *past) slope(r int, weight float64) (slope, err float64) {
+func (p *past) slope(weight float64) (slope, err float64) {
 	const delay = 2
 	if len(p.blocks) < delay+minBlocks {
 		return 0, 0
 	}
-	var before [blockCells]count
+	var before counts
 	var squares, products, xx, xy, yy float64
 	for i := delay; i < len(p.blocks); i++ {
 		for j := range before {
-			before[j] = before[j].plus(1, p.blocks[i-delay].at(j, r))
+			before[j] = before[j].plus(1, p.counts[i-delay][j])
 		}
-		x, y := p.blocks[i].follows(&before, r, weight)
+		x, y := p.counts[i].follows(&before, weight)
 		squares, products = squares+x, products+y
 		xx, xy, yy = xx+x*x, xy+x*y, yy+y*y
 	}
@@ -197,21 +213,20 @@ func (p *past) slope(r int, weight float64) (slope, err float64) {
 
 // follows returns the sums of squares and of products of what the cells of blocks before let
 // expect of those of the block, and what they were, each less its mean over the block.
-func (b *block) follows(before *[blockCells]count, r int, weight float64) (squares, products float64) {
-	var of [sides]count
+func (c *counts) follows(before *counts, weight float64) (squares, products float64) {
+	of := before.sides()
 	var all count
-	for i := range before {
-		of[i/strengthGroups] = of[i/strengthGroups].plus(1, before[i])
-		all = all.plus(1, before[i])
+	for i := range of {
+		all = all.plus(1, of[i])
 	}
 	var n, x, y float64
 	for i := range of {
 		strategy := of[i&^1].plus(1, of[i|1]).shrunk(weight, all.share())
 		side := of[i].shrunk(weight, strategy)
 		for j := i * strengthGroups; j < (i+1)*strengthGroups; j++ {
-			c, expected := b.at(j, r), before[j].shrunk(weight, side)
-			n, x, y = n+c.n, x+c.n*expected, y+c.won
-			squares, products = squares+c.n*expected*expected, products+c.won*expected
+			expected := before[j].shrunk(weight, side)
+			n, x, y = n+c[j].n, x+c[j].n*expected, y+c[j].won
+			squares, products = squares+c[j].n*expected*expected, products+c[j].won*expected
 		}
 	}
 	return squares - x*x/n, products - x*y/n

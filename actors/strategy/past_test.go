@@ -50,13 +50,15 @@ func TestDesignEffect(t *testing.T) {
 		{"five assets", pastOf(5, 60, even), 5, 5},
 		{"a market that turns", pastOf(1, 60, turning), 4.2, 1},
 	} {
-		one, both := c.p.designEffects(1, 1)
+		c.p.count(1)
+		one, both := c.p.designEffects(1)
 		if one < 0.7*c.one || one > 1.4*c.one || both < 0.7*c.both || both > 1.4*c.both {
 			t.Errorf("%s: design effects %.2f and %.2f, want about %v and %v", c.name, one, both, c.one, c.both)
 		}
 	}
 	for _, p := range []*past{pastOf(1, 60, even), {barTime: hour}} {
-		if one, both := p.designEffects(1, 6); one != 6 || both != 6 {
+		p.count(1)
+		if one, both := p.designEffects(6); one != 6 || both != 6 {
 			t.Errorf("design effects %.2f and %.2f, want those of one asset, 6, as the least", one, both)
 		}
 	}

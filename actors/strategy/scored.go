@@ -26,6 +26,8 @@ type reading struct {
 	belowMean bool // close below EMA26, which decides the direction if a score is 0
 	atr       float64
 	jump      float64 // how far it opened from the close before in ATR14 of that, if too far; else 0
+	usable    int     // bars since the series began up to this one that do not fill gaps
+	jumped    int     // those of them that jumped
 	scores    [len(technicals)]float64
 }
 
@@ -38,6 +40,8 @@ type scoredBars struct {
 	bars    []marketdata.Bar // newest last
 	returns []float64        // log return of each bar
 	history []reading        // one for each bar
+	// strengths has by strategy the strength of the score at each bar, NaN where there is none.
+	strengths [len(technicals)][]float64
 
 	state, before indicators // after the last bar, and after its predecessor
 	last          Features
@@ -45,7 +49,8 @@ type scoredBars struct {
 
 // reset removes all bars.
 func (b *scoredBars) reset() {
-	b.seen, b.bars, b.returns, b.history = 0, b.bars[:0], b.returns[:0], b.history[:0]
+	b.seen, b.bars = 0, b.bars[:0]
+	b.cut(0)
 	b.state, b.before, b.last = newIndicators(), newIndicators(), Features{}
 }
 
@@ -82,11 +87,19 @@ func (b *scoredBars) append(added marketdata.Bar) (replaced bool, err error) {
 	b.bars = bars
 	if len(bars) == n {
 		b.state = b.before
-		b.returns, b.history = b.returns[:n-1], b.history[:n-1]
+		b.cut(n - 1)
 		return true, nil
 	}
 	b.seen++
 	return false, nil
+}
+
+// cut keeps what was computed of the first n bars.
+func (b *scoredBars) cut(n int) {
+	b.returns, b.history = b.returns[:n], b.history[:n]
+	for t := range b.strengths {
+		b.strengths[t] = b.strengths[t][:n]
+	}
 }
 
 // full reports whether slack older bars have accumulated, which trim drops at once.
@@ -96,6 +109,9 @@ func (b *scoredBars) trim() {
 	b.bars = dropFirst(b.bars, slack)
 	b.returns = dropFirst(b.returns, slack)
 	b.history = dropFirst(b.history, slack)
+	for t := range b.strengths {
+		b.strengths[t] = dropFirst(b.strengths[t], slack)
+	}
 }
 
 // update computes the features and scores of the newest bar.
@@ -114,17 +130,37 @@ func (b *scoredBars) update() {
 	b.last = b.state.features(b.bars, b.returns, b.seen)
 
 	r := reading{atr: b.last.ATR14, belowMean: now.Close < b.last.EMA26, scored: b.last.ready && b.last.hasMovement}
-	if r.scored {
-		for i, t := range technicals {
+	for i, t := range technicals {
+		strength := math.NaN()
+		if r.scored {
 			r.scores[i] = t.score(&b.last)
+			strength = math.Abs(r.scores[i])
 		}
+		b.strengths[i] = append(b.strengths[i], strength)
 	}
 	if previous != nil && b.history[n-2].atr > 0 && !b.jumps {
 		if jump := math.Abs(now.Open-previous.Close) / b.history[n-2].atr; jump > maxJump {
 			r.jump = jump
 		}
 	}
+	if n > 1 {
+		r.usable, r.jumped = b.history[n-2].usable, b.history[n-2].jumped
+	}
+	if !now.Flat {
+		r.usable++
+	}
+	if r.jump > 0 {
+		r.jumped++
+	}
 	b.history = append(b.history, r)
+}
+
+// outside returns the reading of the bar before the window, the zero reading if there is none.
+func (b *scoredBars) outside() (r reading) {
+	if n := len(b.bars); n > window {
+		r = b.history[n-window-1]
+	}
+	return r
 }
 
 // scoredFrom returns the index of the oldest bar whose score may count. Bars of the
@@ -133,17 +169,17 @@ func (b *scoredBars) scoredFrom() int { return max(0, len(b.bars)-(window-warmUp
 
 // usable counts the bars of the window that do not fill gaps.
 func (b *scoredBars) usable() int {
-	n := 0
-	for i := max(0, len(b.bars)-window); i < len(b.bars); i++ {
-		if !b.bars[i].Flat {
-			n++
-		}
+	if len(b.bars) == 0 {
+		return 0
 	}
-	return n
+	return b.history[len(b.history)-1].usable - b.outside().usable
 }
 
 // jumped returns an error if a bar of the window opens too far from the close before.
 func (b *scoredBars) jumped() error {
+	if n := len(b.history); n == 0 || b.history[n-1].jumped == b.outside().jumped {
+		return nil
+	}
 	for i := max(0, len(b.bars)-window); i < len(b.bars); i++ {
 		if jump := b.history[i].jump; jump > 0 {
 			cause := &JumpError{b.bars[i].OpenTime, jump}

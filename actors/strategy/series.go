@@ -15,13 +15,15 @@ type Series struct {
 	mu      sync.Mutex
 	bars    scoredBars
 	entries entries
-	cached  [len(technicals)][3]*result
+	cached  [len(technicals)][3]result
 	reaches map[reachKey]Base // results of BaseAt, valid until the next bar
 	news    newsMemory
+	terse   bool // see Terse
 }
 
 // result is a result of Assess, valid until the next bar.
 type result struct {
+	known      bool
 	assessment Assessment
 	err        error
 }
@@ -68,6 +70,12 @@ func (s *Series) WithTick(tick float64) *Series {
 // AllowJumps lets bars open any distance from the close before and returns s.
 func (s *Series) AllowJumps() *Series {
 	s.bars.jumps = true
+	return s
+}
+
+// Terse leaves out of assessments what only Metadata and Reasoning need, and returns s.
+func (s *Series) Terse() *Series {
+	s.terse = true
 	return s
 }
 
@@ -142,7 +150,11 @@ func (s *Series) append(b marketdata.Bar) error {
 // forget clears what was cached for the last bar.
 func (s *Series) forget() {
 	s.entries.records = [3]*record{}
-	s.cached = [len(technicals)][3]*result{}
+	for t := range s.cached {
+		for r := range s.cached[t] {
+			s.cached[t][r].known = false
+		}
+	}
 	clear(s.reaches)
 	s.news.forgetScores()
 }

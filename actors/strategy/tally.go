@@ -45,15 +45,16 @@ type tally [2 * strengthBins]cell
 // direction of bin: all, those of the direction, and the weighted ones of a similar strength.
 func (t *tally) comparable(bin uint8, r int) (all, side, near count) {
 	first := int(bin) &^ (strengthBins - 1)
+	var sums [2]cell
 	for i := range t {
-		c := t[i].at(r)
-		all = all.plus(1, c)
-		if j := i - first; 0 <= j && j < strengthBins {
-			side = side.plus(1, c)
-			near = near.plus(kernel[max(i, int(bin))-min(i, int(bin))], c)
-		}
+		sums[i/strengthBins].add(&t[i], 1)
 	}
-	return all, side, near
+	for i, c := range t[first : first+strengthBins] {
+		i += first
+		near = near.plus(kernel[max(i, int(bin))-min(i, int(bin))], c.at(r))
+	}
+	side = sums[bin/strengthBins].at(r)
+	return side.plus(1, sums[1-bin/strengthBins].at(r)), side, near
 }
 
 // kernel holds the weights of entries by their distance in bins.

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -34,21 +33,28 @@ func marketOf(asset, class string, bars []marketdata.Bar) assetBars {
 
 // told is what a signal said when it was made.
 type told struct {
-	BreakEven    float64    `json:"break_even"`
-	BreakEvenNet float64    `json:"break_even_net"`
-	ExpectedR    float64    `json:"expected_r"`
-	ExpectedNet  float64    `json:"expected_r_net"`
-	Interval     [2]float64 `json:"confidence_interval"`
+	BreakEven, BreakEvenNet float64
+	ExpectedR, ExpectedNet  float64
+	Interval                [2]float64
+	claim                   string // "an edge", "a loss" or empty
 }
 
-// claimIn returns what a reasoning claims: an edge, a loss, or nothing.
-func claimIn(reasoning string) string {
-	for _, claim := range claims {
-		if strings.Contains(reasoning, "so the past speaks for "+claim+".") {
-			return claim
-		}
+// toldBy returns what the metadata of a trade would say.
+func toldBy(t *backtest.Trade, a *strategy.Assessment, cost float64) told {
+	cost = strategy.CostR(t.Levels, t.Levels.Entry, cost)
+	x := told{BreakEven: a.BreakEven(0), BreakEvenNet: a.BreakEven(cost), ExpectedR: a.ExpectedR(0), ExpectedNet: a.ExpectedR(cost),
+		claim: claimIn(a.Verdict(cost))}
+	x.Interval[0], x.Interval[1] = a.Interval()
+	return x
+}
+
+// claimIn returns what a verdict claims: an edge, a loss, or nothing.
+func claimIn(verdict string) string {
+	claim, _ := strings.CutPrefix(verdict, "the past speaks for ")
+	if !slices.Contains(claims, claim) {
+		return ""
 	}
-	return ""
+	return claim
 }
 
 var claims = []string{"an edge", "a loss"}
@@ -59,7 +65,6 @@ type measuredSignal struct {
 	backtest.Outcome
 	asset, strategy string
 	direction       signal.Direction
-	claim           string // "an edge", "a loss" or empty
 	createdAt       int64
 	now             [len(rescoredAfter)]float64 // re-scored confidence; 0: it had ended
 }
@@ -170,8 +175,8 @@ func (x measured) intervals() (covered, cells int) {
 // rescoredAfter lists the numbers of bars after which confidence is re-scored.
 var rescoredAfter = [...]int{2, 5, 10, 20}
 
-// endedSignals returns the signals of m that have ended.
-func endedSignals(m *assetBars, trades []backtest.Trade, o *backtest.Options) (measured, error) {
+// endedSignals returns the signals of m that have ended, given what each said.
+func endedSignals(m *assetBars, trades []backtest.Trade, said []told, o *backtest.Options) measured {
 	horizon := strategy.Horizon(o.Timeframe, o.Risk)
 	var found measured
 	for i := range trades {
@@ -181,14 +186,7 @@ func endedSignals(m *assetBars, trades []backtest.Trade, o *backtest.Options) (m
 		}
 		x := measuredSignal{Outcome: t.Outcome(o.Cost), asset: m.asset, strategy: o.Strategy, direction: t.Direction,
 			createdAt: t.CreatedAt}
-		var explained struct {
-			told
-			Reasoning string `json:"reasoning"`
-		}
-		if err := json.Unmarshal(t.Metadata, &explained); err != nil {
-			return nil, err
-		}
-		x.told, x.claim = explained.told, claimIn(explained.Reasoning)
+		x.told = said[i]
 		for i, after := range rescoredAfter {
 			if t.ExitBar <= t.Bar+after {
 				continue
@@ -198,7 +196,7 @@ func endedSignals(m *assetBars, trades []backtest.Trade, o *backtest.Options) (m
 		}
 		found = append(found, x)
 	}
-	return found, nil
+	return found
 }
 
 // poolOf returns the outcomes of all entries of the markets, each of which counts from its end.
@@ -225,11 +223,12 @@ func poolOf(markets []assetBars, tf signal.Timeframe) (*strategy.Pool, error) {
 func measureMarkets(
 	ctx context.Context, markets []assetBars, pool *strategy.Pool, name string, tf signal.Timeframe, risk signal.RiskLevel,
 ) (measured, error) {
-	options := make([]backtest.Options, len(markets))
+	options, said := make([]backtest.Options, len(markets)), make([][]told, len(markets))
 	for i, m := range markets {
 		origin := strategy.Origin{Asset: m.asset, Compression: 1, Cost: m.cost}
 		options[i] = backtest.Options{Origin: origin, Strategy: name, Timeframe: tf, Risk: risk, Pool: pool,
-			PoolKey: m.asset, Jumps: true, Cuts: m.cuts}
+			PoolKey: m.asset, Jumps: true, Cuts: m.cuts,
+			Each: func(t *backtest.Trade, a *strategy.Assessment) { said[i] = append(said[i], toldBy(t, a, m.cost)) }}
 	}
 	results, err := replayAll(ctx, len(markets), func(i int) ([]marketdata.Bar, backtest.Options) {
 		return markets[i].bars, options[i]
@@ -239,11 +238,7 @@ func measureMarkets(
 	}
 	var all measured
 	for i := range markets {
-		ended, err := endedSignals(&markets[i], results[i].Trades, &options[i])
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, ended...)
+		all = append(all, endedSignals(&markets[i], results[i].Trades, said[i], &options[i])...)
 	}
 	return all, nil
 }

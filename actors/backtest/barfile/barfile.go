@@ -37,6 +37,7 @@ type Options struct {
 	Decimal  DecimalSign
 	MaxBars  int   // 0: 10 million
 	MaxText  int64 // of the text after unpacking, in bytes; 0: 2 GiB
+	Size     int64 // of the file in bytes; 0: not known. It saves memory.
 }
 
 // File is what was read.
@@ -106,6 +107,7 @@ func readUnchanged(name string, o Options, during func() error) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
+	o.Size = before.Size()
 	read, readErr := Read(file, o)
 	if err := during(); err != nil {
 		return File{}, err
@@ -136,7 +138,9 @@ func Read(r io.Reader, o Options) (File, error) {
 	if err != nil {
 		return File{}, err
 	}
-	t.report.Packed = packed
+	if t.report.Packed = packed; packed == "" {
+		t.reserve(head)
+	}
 	if err := t.readAll(lines); err != nil {
 		return File{}, err
 	}

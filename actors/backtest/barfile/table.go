@@ -59,6 +59,17 @@ func newTable(l *layout, head [][]byte, o *Options) (*table, error) {
 	return t, nil
 }
 
+// reserve makes room for as many bars as the size of the file lets expect, and one in 16 more.
+func (t *table) reserve(head [][]byte) {
+	bytes := int64(0)
+	for _, line := range head {
+		bytes += int64(len(line)) + 1
+	}
+	rows := t.o.Size * int64(len(head)) / max(1, bytes)
+	n := int(min(rows+rows/16, int64(cmp.Or(t.o.MaxBars, maxBars))))
+	t.bars, t.lineOf = make([]marketdata.Bar, 0, n), make([]int32, 0, n)
+}
+
 // timeframe returns the timeframe of the options, or the distance that most of the first bars have.
 func (t *table) timeframe(head [][]byte) (signal.Timeframe, error) {
 	var times []int64

@@ -89,7 +89,7 @@ func TestLiveSignalsAreThoseOfTheBacktest(t *testing.T) {
 			for _, risk := range signal.RiskLevels {
 				replayed, err := backtest.Run(t.Context(), bars,
 					backtest.Options{Origin: origin, Strategy: name, Timeframe: signal.H1, Risk: risk,
-						From: bars[last].CloseTime, To: bars[last].CloseTime, Slippage: backtest.DefaultSlippage})
+						From: bars[last].CloseTime, To: bars[last].CloseTime, Slippage: backtest.DefaultSlippage, Metadata: true})
 				e2e.Must(t, err)
 				want, ok := replayed.At(last)
 				if !ok {
@@ -212,7 +212,7 @@ func TestLiveSignalsShareOutcomes(t *testing.T) {
 	for _, name := range []string{strategy.Momentum, strategy.MeanReversion, strategy.Breakout} {
 		for _, risk := range signal.RiskLevels {
 			o := backtest.Options{Origin: origin, Strategy: name, Timeframe: signal.H1, Risk: risk,
-				From: bars[last].CloseTime, To: bars[last].CloseTime}
+				From: bars[last].CloseTime, To: bars[last].CloseTime, Metadata: true}
 			alone, err := backtest.Run(t.Context(), bars, o)
 			if err != nil {
 				t.Fatal(err)
